@@ -9,17 +9,17 @@ from fraudlake.errors import UsageError
 
 
 def main() -> None:
-    """Run the command line; nothing of it continues after a signal has ended it, not even in Java."""
+    """Run the command line; after a signal, also end Spark's JVM, so that nothing goes on."""
     with stop.handled(is_program=True):
         try:
             python_path.require_own_modules()
             from fraudlake.cli import main as run
 
             run()
-        except UsageError as error:  # before a command can say so
+        except UsageError as error:  # the command line is not loaded yet
             sys.stderr.write(f"fraudlake: {error}\n")
             sys.exit(error.exit_code)
-        except stop.StoppedError as stopped:  # while it was loaded
+        except stop.StoppedError as stopped:  # while the command line is loading
             sys.stderr.write(f"fraudlake: {stopped}\n")
             sys.exit(stopped.exit_code)
         finally:

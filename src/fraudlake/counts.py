@@ -1,4 +1,4 @@
-"""Counts: numbers of things, and ages, as text for a person."""
+"""Counts: formats numbers with their nouns, and ages, for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durations: texts such as ``10 seconds`` become time spans."""
+"""Durations: parses and formats time spans such as ``10 seconds``."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class FraudlakeError(Exception):
 
 
 class MissingLakeError(FraudlakeError):
-    """There is no lake, or it lacks a table: a command that writes makes it."""
+    """There is no lake, or it lacks a table; a command that writes creates it."""
 
 
 class UsageError(FraudlakeError):
@@ -32,7 +32,7 @@ def first_line(error: Exception | str, limit: int = 300) -> str:
 
 
 def reason_of(refusal: Mapping[str, Any]) -> str:
-    """Return why pydantic refuses a value, as a line continues after a colon.
+    """Return the reason for which pydantic refuses a value, in lower case to follow a colon.
 
     Args:
         refusal: an entry of ``ValidationError.errors()``.

@@ -1,4 +1,4 @@
-"""Features: what a model sees of a transaction, as declarations; those that every lake has, and what others share."""
+"""Features: declares the figures of a transaction that models learn from, and lists those that every lake has."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fraudlake.durations import Duration
 from fraudlake.entity import ACCOUNT
 
 PLACEHOLDER = r"\{(?::\.\df)?\}"
-"""What stands for the value in a text: ``{}``, or ``{:.1f}`` for a decimal."""
+"""The pattern of the placeholder for the value in a text: ``{}``, or ``{:.1f}`` for a decimal."""
 _SIZES = (86_400, 3600, 600, 60, 1)
 """The lengths of tiles, in seconds."""
 _LEAST_TILES = 24
 
 
 class Feature(BaseModel):
-    """A figure of an entity's transactions before a transaction, or a value of its own."""
+    """A figure of an entity's earlier transactions, or a value of the transaction itself."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -29,9 +29,9 @@ class Feature(BaseModel):
     aggregate: str
     column: str | None = None
     where: str | None = None
-    """A condition, in SQL; transactions for which it does not hold are not counted."""
+    """A condition in SQL; other transactions are not counted."""
     window: Duration | None = Field(default=None, gt=timedelta(0))
-    """How far the transactions go back that count."""
+    """The length of the window of transactions that are counted."""
     delay: Duration = Field(default=timedelta(0), ge=timedelta(0))
     """How long before the transaction the window ends."""
     text: str | None = None
@@ -39,13 +39,13 @@ class Feature(BaseModel):
 
     @model_serializer(mode="wrap")
     def _short(self, serialize: Callable[[Feature], dict[str, Any]]) -> dict[str, Any]:
-        """Leave out what is not given."""
+        """Leave out fields with their defaults."""
         fields = type(self).model_fields
         return {name: value for name, value in serialize(self).items() if getattr(self, name) != fields[name].default}
 
     @property
     def size(self) -> int:
-        """The length of its tiles in seconds: the largest of which the window has at least 24."""
+        """The length of its tiles in seconds: the largest that fits into the window at least 24 times."""
         window = self.window or timedelta(0)
         return next((size for size in _SIZES if window >= _LEAST_TILES * timedelta(seconds=size)), _SIZES[-1])
 
@@ -57,7 +57,7 @@ class Feature(BaseModel):
 
     @property
     def meaning(self) -> str:
-        """What it is, in a few words."""
+        """A short description."""
         what = self.aggregate if self.column is None else f"{self.aggregate} of {self.column}"
         if self.window is None:
             return what
@@ -67,7 +67,7 @@ class Feature(BaseModel):
 
     @property
     def sentence(self) -> str:
-        """Its text, or one that is made of its meaning."""
+        """Its text, or one generated from its meaning."""
         return self.text or f"the {self.meaning} is {{}}"
 
 

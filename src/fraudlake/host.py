@@ -17,22 +17,22 @@ from fraudlake import python_path
 from fraudlake.errors import FraudlakeError, UsageError
 
 JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-"""Variables from which every Java of a user takes options; those of the local Spark are the setting java_options."""
+"""Variables with options for any Java of a user; the local Spark takes only the setting java_options."""
 
 _FOREIGN = re.compile(
     rf"(SPARK|PYSPARK|HADOOP|YARN|HIVE)_\w+|MASTER|ARROW_PRE_0_15_IPC_FORMAT|{'|'.join(JAVA_OPTIONS)}"
-    # A worker that prints, inspects or warns as a person wants of Python at a terminal breaks its protocol with Java.
+    # Settings for Python at a terminal make workers print, inspect or warn, which breaks their protocol with Java.
     r"|PYTHON(?!(PATH|HOME|HASHSEED|DONTWRITEBYTECODE|FAULTHANDLER|PYCACHEPREFIX)$)\w+"
 )
-"""Variables of another Spark, of a cluster, of every Java or Python: each would change the local Spark, or stop it."""
+"""Variables for another Spark, a cluster, or any Java or Python: each would change or break the local Spark."""
 
 OF_WORKERS = ("PYTHONSAFEPATH", "PYTHONPATH", "PYTHONNOUSERSITE")
-"""Variables that say where Spark's workers look for modules, and no other program that this one starts."""
+"""Variables for the module paths of Spark's workers, which other programs started by this one must not inherit."""
 _OWN_MODULES = ("fraudlake", "pyspark", "py4j", "pandas", "pyarrow", "numpy")
-"""What workers import."""
+"""The modules that workers import."""
 
 _NO_PROGRAMS = getattr(os, "ST_NOEXEC", 0)
-"""The flag of a disk from which no program starts and no native library is loaded; 0 if Python knows none (macOS)."""
+"""The flag of disks that forbid running programs and loading native libraries; 0 if Python lacks it (macOS)."""
 
 _SECOND_TEMPORARY = Path("/var/tmp")  # noqa: S108
 
@@ -44,7 +44,7 @@ def isolate() -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment variables by which a local Spark is the same on every machine."""
+    """Return the environment variables that make a local Spark behave the same on every machine."""
     return {
         "SPARK_LOCAL_IP": "127.0.0.1",
         # Python workers start `python3` from the PATH otherwise, which may lack this environment's packages.
@@ -75,7 +75,7 @@ def require_utf8() -> None:
     """Check that Python reads file names as UTF-8, as Java, Arrow and Delta do.
 
     Raises:
-        UsageError: it takes them for something else, and would not find some of them.
+        UsageError: Python reads them in another encoding, and would miss some files.
     """
     encoding = sys.getfilesystemencoding()
     if encoding != "utf-8":
@@ -83,9 +83,9 @@ def require_utf8() -> None:
 
 
 def settle() -> None:
-    """Complete this process's environment for libraries: MLflow needs a home, and would continue another run."""
+    """Complete this process's environment for MLflow, which needs a home, and would continue a run that it names."""
     os.environ.pop("MLFLOW_RUN_ID", None)
-    # By default it reports each call to its makers, and the machine may have no network.
+    # MLflow reports each call to its makers by default, and the machine may have no network.
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     if not Path(_home()).is_absolute():
         os.environ["HOME"] = str(_first(_own_temporary(), "HOME", os.W_OK, refused=0))
@@ -93,7 +93,7 @@ def settle() -> None:
 
 
 def require_own_modules() -> None:
-    """Check that PYTHONPATH puts no other Spark's modules before those that are installed with this program.
+    """Check that PYTHONPATH does not shadow the installed PySpark with that of another Spark.
 
     Raises:
         UsageError: it does.
@@ -106,7 +106,7 @@ def require_own_modules() -> None:
 
 
 def has_name() -> bool:
-    """Return whether this machine knows the user by name: a container often runs as a number that it does not."""
+    """Return whether the user id has a name on this machine; in containers it often has none."""
     try:
         pwd.getpwuid(os.getuid())
     except KeyError:
@@ -115,7 +115,7 @@ def has_name() -> bool:
 
 
 def user_name() -> str:
-    """Return the user's name, or for a user without one the number."""
+    """Return the user's name, or the user id if it has none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -123,7 +123,7 @@ def user_name() -> str:
 
 
 def cache_folder() -> Path:
-    """Return the folder of the cache: in XDG_CACHE_HOME, in ``~/.cache`` or else among the temporary ones.
+    """Return the folder of the cache: in XDG_CACHE_HOME, in ``~/.cache``, or else in a temporary folder.
 
     Raises:
         FraudlakeError: none of them can be used.
@@ -135,7 +135,7 @@ def temporary() -> Path:
     """Return the folder for temporary files: that of TMPDIR, or ``/tmp``.
 
     Raises:
-        FraudlakeError: none can be written.
+        FraudlakeError: no folder is writable.
     """
     try:
         return Path(tempfile.gettempdir())
@@ -147,7 +147,7 @@ def temporary_programs() -> Path:
     """Return a temporary folder for the native libraries that Java unpacks and loads.
 
     Raises:
-        FraudlakeError: there is none from which they can be loaded.
+        FraudlakeError: libraries cannot be loaded from any folder.
     """
     return _first([temporary(), _SECOND_TEMPORARY, *_caches()], "TMPDIR", os.W_OK | os.X_OK)
 
@@ -156,17 +156,17 @@ def traces() -> Path:
     """Return the folder for the stack traces of unforeseen errors.
 
     Raises:
-        FraudlakeError: none can be written.
+        FraudlakeError: no folder is writable.
     """
     return _first([*_caches(), temporary()], "TMPDIR", os.W_OK, refused=0)
 
 
 def keep_native_output() -> None:
-    """Let a file have what libraries in other languages print on standard error; Python's own output stays there.
+    """Redirect what native libraries print on standard error to a file; Python's own output stays.
 
-    On a full disk, delta-rs prints a panic of Rust before the error that becomes one line.
+    On a full disk, for example, delta-rs prints a Rust panic before it raises the error that is reported.
     """
-    if sys.stderr is not sys.__stderr__:  # another program has its own
+    if sys.stderr is not sys.__stderr__:  # another program has replaced it
         return
     with suppress(FraudlakeError, OSError):
         file = os.open(traces() / "native.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
@@ -177,24 +177,24 @@ def keep_native_output() -> None:
 
 def _caches() -> list[Path]:
     given, home = Path(os.environ.get("XDG_CACHE_HOME", "")), Path(_home())
-    if given.is_absolute():  # others are to be ignored (XDG Base Directory Specification)
+    if given.is_absolute():  # relative paths must be ignored (XDG Base Directory Specification)
         return [given / "fraudlake"]
     return [*([home / ".cache" / "fraudlake"] if home.is_absolute() else []), *_own_temporary()]
 
 
 def _home() -> str:
-    """Return the user's home, ``~`` if there is none."""
+    """Return the user's home, or ``~`` if there is none."""
     return os.path.expanduser("~")  # noqa: PTH111 - Path raises an error if there is none
 
 
 def _own_temporary() -> list[Path]:
-    """Return this user's own folders among the temporary ones, without those that other users have made."""
+    """Return this user's own temporary folders, without any that belong to other users."""
     folders = [parent / f"fraudlake-{os.getuid()}" for parent in (temporary(), _SECOND_TEMPORARY)]
     return [folder for folder in folders if not folder.exists() or folder.lstat().st_uid == os.getuid()]
 
 
 def _first(folders: list[Path], variable: str, access: int, refused: int = _NO_PROGRAMS) -> Path:
-    """Return the first folder that can be used, by default for programs, too; make it if it is not there."""
+    """Return the first usable folder, created if missing; by default it must also allow programs to run."""
     for folder in folders:
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
@@ -207,7 +207,7 @@ def _first(folders: list[Path], variable: str, access: int, refused: int = _NO_P
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether a text that the system handed over is UTF-8; Python keeps other bytes as surrogates."""
+    """Return whether a text from the system is UTF-8; Python represents other bytes as surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -216,7 +216,7 @@ def is_utf8(text: str) -> bool:
 
 
 def is_folder(path: str | Path) -> bool:
-    """Return whether a path is that of a folder: one that is too long, or that may not be followed, is not."""
+    """Return whether a path is a folder; false if it is too long, or access is denied."""
     with suppress(OSError):
         return Path(path).is_dir()
     return False

@@ -1,4 +1,4 @@
-"""JSON text: writes values as JSON that every parser accepts, also infinite numbers and NaN."""
+"""JSON text: writes values as JSON that every parser accepts, even infinite numbers and NaN."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 
 def dumps(value: Any, separators: tuple[str, str] | None = None, ensure_ascii: bool = True) -> str:
-    """Return a value as one line of JSON; a value that JSON has no type for, such as a date, is its text.
+    """Return a value as one line of JSON; a value without a type in JSON, such as a date, becomes a string.
 
-    JSON has no infinite numbers and no NaN (RFC 8259): they are the strings ``Infinity``, ``-Infinity`` and ``NaN``, as
-    in Spark's ``to_json`` and the JSON format of Protocol Buffers.
+    JSON has no infinite numbers and no NaN (RFC 8259), so they become the strings ``Infinity``, ``-Infinity`` and
+    ``NaN``, as in Spark's ``to_json`` and the JSON format of Protocol Buffers.
     """
     return json.dumps(_finite(value), default=str, separators=separators, ensure_ascii=ensure_ascii, allow_nan=False)
 

@@ -1,4 +1,4 @@
-"""Literals: dates and times of any year become columns, by which Delta skips files."""
+"""Literals: makes columns from dates and times of any year, with which Delta can still skip files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def day(value: date | None) -> Column:
-    """Return a date; as a text, since PySpark's own literal fails before the year 1000 (seen in PySpark 4.2)."""
+    """Return a date, cast from a text, since PySpark's own literal fails before the year 1000 (seen in PySpark 4.2)."""
     return F.lit(None if value is None else value.isoformat()).cast("date")
 
 
 def instant(value: datetime) -> Column:
-    """Return a time; as a number, which no time zone or calendar can change."""
+    """Return a time, converted from a number, which no time zone or calendar can change."""
     return F.timestamp_micros(F.lit((value - EPOCH) // MICROSECOND))

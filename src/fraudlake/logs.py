@@ -1,4 +1,4 @@
-"""Logs: records become lines of text, or of JSON with run, stream and micro-batch, on standard error."""
+"""Logs: writes records to standard error as text, or as lines of JSON with run, stream and micro-batch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from fraudlake import json_text
 
 RUN = uuid.uuid4().hex[:12]
-"""The id of this process in its records: it tells the runs of a command apart."""
+"""The id of this process in its records, by which the runs of a command differ."""
 _FIELDS = "fraudlake_fields"
 _PROGRAM = logging.getLogger("fraudlake")
 _inside: ContextVar[dict[str, object]] = ContextVar("inside", default={})  # noqa: B039 - it is replaced, not changed
 
 
 class _JsonLines(logging.Handler):
-    """Writes a JSON object a line to what standard error is now."""
+    """Writes one JSON object a line to the current standard error."""
 
     replaced: tuple[logging.Handler, ...] = ()
 
@@ -44,7 +44,7 @@ _json_lines = _JsonLines()
 
 
 def use(is_json: bool) -> None:
-    """Write records as lines of JSON from now on, those of the program's progress, too; or as text again."""
+    """Switch to lines of JSON, which include the program's progress, or back to text."""
     root = logging.getLogger()
     if is_json == are_json():
         return
@@ -75,16 +75,16 @@ def inside(**fields: object) -> Iterator[None]:
 
 
 def event(message: str, level: int = logging.INFO, **fields: object) -> None:
-    """Record that something happened, with its figures; in text, the command's own lines say it."""
+    """Log an event with its figures, if records are JSON; as text, the command prints its own lines."""
     if are_json():
         _PROGRAM.log(level, message, extra={_FIELDS: fields})
 
 
 class StandardError:
-    """Standard error for a console: while records are lines of JSON, each line of text is such a record."""
+    """Standard error for a console; while records are JSON, each line of text becomes a record."""
 
     def __getattr__(self, name: str) -> object:
-        """Be standard error, as it is now, in everything else."""
+        """Delegate everything else to the current standard error."""
         return getattr(sys.stderr, name)
 
     def isatty(self) -> bool:

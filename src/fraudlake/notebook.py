@@ -15,13 +15,13 @@ _WIDGETS = {"catalog": "catalog", "schema": "schema_name"}
 
 
 def open_lake(dbutils: Any = None) -> Lake:
-    """Open the lake that a notebook is about; it must be there, for a notebook only reads.
+    """Open the lake of a notebook; it must exist, since a notebook only reads.
 
-    What it is, such as its columns, the lake has recorded: a notebook needs no settings file.
+    The lake has recorded its own definition, such as its columns, so a notebook needs no settings file.
 
     Args:
-        dbutils: what a Databricks notebook has under this name: it gets the widgets ``catalog`` and ``schema``. Without
-            it, and if the widgets are empty, FRAUDLAKE_LAKE, fraudlake.toml or ``./lake`` names the lake.
+        dbutils: the object of this name in a Databricks notebook, which gets the widgets ``catalog`` and ``schema``.
+            Without it, or if the widgets are empty, FRAUDLAKE_LAKE, fraudlake.toml or ``./lake`` names the lake.
 
     Raises:
         UsageError: the parameters name no lake, or settings contradict it.
@@ -41,7 +41,7 @@ def threshold(lake: Lake) -> float:
     """Return the probability from which the champion predicts fraud.
 
     Raises:
-        FraudlakeError: the setting ``threshold`` is a budget, and there is no champion, or it knows none.
+        FraudlakeError: the setting ``threshold`` is a budget, and there is no champion, or it has no budgets.
     """
     from fraudlake.model.published import Champion
 
@@ -50,14 +50,13 @@ def threshold(lake: Lake) -> float:
 
 
 def judged_predictions(lake: Lake) -> tuple[DataFrame, str]:
-    """Return predictions with the truth that their model learned, and a sentence that names both.
+    """Return predictions with the labels that their model was trained on, and a sentence that names both.
 
-    Fraud that only analysts see would be a mistake of the model by Flink's label, which does not know it.
+    By Flink's label, fraud that only analysts recognise would count as an error of the model.
 
     Returns:
-        Of the version that scored last, the rows of ``gold_fraud_predictions`` whose truth is known: by analysts'
-        verdicts or chargebacks, if these are what the version learned, otherwise by Flink's label. ``label`` is that
-        truth.
+        The rows of ``gold_fraud_predictions`` of the version that scored last whose truth is known, as ``label``: by
+        analysts' verdicts or chargebacks, if the version was trained on these, otherwise by Flink's label.
     """
     from pyspark.sql import functions as F
 

@@ -1,4 +1,4 @@
-"""Plots: small pandas frames of the lake's tables become figures for a notebook or a report."""
+"""Plots: draws figures for notebooks and reports from small pandas frames of the lake's tables."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def drift(psi: pd.DataFrame, title: str) -> Figure:
 
 
 def _number(value: float, _: object = None) -> str:
-    """Write a number as it is: 2.5 as 2.5, and neither -0 nor powers of ten."""
+    """Write a number in full: 2.5 as 2.5, without -0 or powers of ten."""
     return f"{round(float(value), 9) + 0.0:,.12g}"
 
 
@@ -222,7 +222,7 @@ def _numbers(axis: Axis, values: Any) -> None:
 
 
 def _logarithmic(axes: Axes, low: float, high: float) -> None:
-    """Use a logarithmic scale for values above zero between two limits, with at least two numbers on it."""
+    """Use a logarithmic scale between two limits above zero, with at least two labels."""
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     steps = (1,) if len(powers) > 4 else (1, 2, 5)
     marks = [step * 10.0**power for power in powers for step in steps]
@@ -237,7 +237,7 @@ def _logarithmic(axes: Axes, low: float, high: float) -> None:
 
 
 def _say_nothing(axes: Axes) -> None:
-    """Write that there is nothing to draw, instead of an axis without meaning."""
+    """Write that there is no data, instead of drawing an empty axis."""
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(NullLocator())
         axis.set_major_formatter(NullFormatter())  # that of dates fails without a date (seen in matplotlib 3.11)

@@ -1,6 +1,6 @@
-"""Python path: PYTHONPATH may put modules of others before Python's own, in this process and in Spark's workers.
+"""Python path: checks that PYTHONPATH does not shadow Python's own modules, here and in Spark's workers.
 
-It is checked before most modules are loaded, so this one uses next to nothing that Python does not load as it starts.
+The check runs before most modules are loaded, so this module imports hardly more than Python itself loads at start.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Set
 from fraudlake.errors import UsageError
 
 _CUSTOMIZING = {"sitecustomize", "usercustomize"}
-"""Modules that Python loads as it starts: a worker that prints then breaks its protocol with Java."""
+"""Modules that Python loads at start; if they print in a worker, they break its protocol with Java."""
 _OTHERS = {"test"}
-"""Modules of Python that nothing uses, whose names folders of a project may have."""
+"""Modules of Python that nothing imports, whose names are common for folders of a project."""
 
 
 def require_own_modules() -> None:
-    """Check that no module of PYTHONPATH takes the place of one of Python's own.
+    """Check that no module of PYTHONPATH shadows one of Python's own.
 
     Raises:
-        UsageError: names it.
+        UsageError: a module does; the message names it.
     """
     for folder in _folders():
         for name, path in sorted(_modules(folder, sys.stdlib_module_names - _OTHERS).items()):
@@ -29,13 +29,13 @@ def require_own_modules() -> None:
 
 
 def leave_current_folder() -> None:
-    """Take the folder away that ``python -m`` puts before all others, unless this program is in it."""
+    """Remove the current folder, which ``python -m`` puts first, from the path, unless it has this program."""
     if not sys.flags.safe_path and not _modules(sys.path[0], {"fraudlake"}):
         del sys.path[0]
 
 
 def of_workers() -> str:
-    """Return PYTHONPATH for Spark's workers: without folders whose modules change how Python starts."""
+    """Return PYTHONPATH for Spark's workers, without folders whose modules run at Python's start."""
     kept = (folder for folder in _folders() if not _modules(folder, _CUSTOMIZING) or _has_packages(folder))
     return os.pathsep.join(kept)
 
@@ -45,7 +45,7 @@ def _folders() -> list[str]:
 
 
 def _modules(folder: str, wanted: Set[str]) -> dict[str, str]:
-    """Return the paths of those modules of a folder that have one of some names, by name."""
+    """Return the paths of a folder's modules with some names, by name."""
     names = [name for name in _names(folder) if name.partition(".")[0] in wanted]
     paths = {name: os.path.join(folder, name) for name in names}  # noqa: PTH118 (pathlib takes long to load)
     files = {name.partition(".")[0]: path for name, path in paths.items() if name.endswith((".py", ".so", ".pyc"))}

@@ -1,4 +1,4 @@
-"""Secrets: a Databricks secret becomes options for the Kafka client or a destination's settings. It is never shown."""
+"""Secrets: reads Kafka options, or the settings of a destination, from a Databricks secret without ever showing it."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def with_kafka_options(settings: Settings, client: WorkspaceClient | None = None
 
 
 def with_delivery(settings: Settings, to: str, client: WorkspaceClient | None = None) -> Settings:
-    """Return the settings with the secrets that a destination needs; settings that are given override them.
+    """Return the settings with the secrets that a destination needs; explicit settings override them.
 
     Raises:
-        FraudlakeError: the secret cannot be read, or is not a JSON object of the settings that it can hold.
+        FraudlakeError: the secret cannot be read, or is not a JSON object of settings that a secret may contain.
     """
     destination = DESTINATIONS[to]
     if "kafka_secret" in destination.shared:

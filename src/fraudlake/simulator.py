@@ -1,7 +1,7 @@
-"""Card traffic: a seed becomes an endless stream of transactions, in files as Apache Flink's FileSink leaves them.
+"""Card traffic: generates an endless stream of transactions from a seed, in files like those of Flink's FileSink.
 
-A stream is generated in blocks of event time. What is open at the end of a block (small amounts, frauds that continue,
-rows that arrive late) is carried to the next block, so that the rows depend on neither blocks nor files.
+A stream is generated in blocks of event time. State that is open at the end of a block (small amounts, continuing
+frauds, late rows) is carried over to the next, so that the rows depend on neither blocks nor files.
 
 Terminals near a card holder's home, and the fraud of ``Traffic(columns=True)``, follow the description of the
 transaction simulator in the Fraud Detection Handbook (Le Borgne, Siblini, Lebichot, Bontempi; 2022).
@@ -304,7 +304,7 @@ def _tables(traffic: Traffic, rows: int) -> Iterator[pa.Table]:
 
 
 class _Events(NamedTuple):
-    """The events of accounts that start in a block, sorted by account and start; arrays with an element per event."""
+    """The events that start in a block, sorted by account and start, as arrays with an element per event."""
 
     key: Array
     account: Array

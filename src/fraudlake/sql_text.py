@@ -1,4 +1,4 @@
-"""SQL text: values become literals and conditions that both Spark and DataFusion read."""
+"""SQL text: writes values as literals and conditions that both Spark and DataFusion accept."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _READ_APART = re.compile(r"(['\\$])")
 
 
 def literal(text: str) -> str:
-    r"""Return a text as a value in SQL.
+    r"""Return a text as an SQL expression.
 
-    Spark and DataFusion each read quote and backslash in a way of their own; Spark replaces ``${name}`` by a setting.
+    Spark and DataFusion parse quotes and backslashes differently, and Spark replaces ``${name}`` by a setting.
     """
     if not _READ_APART.search(text):
         return f"'{text}'"
@@ -23,13 +23,13 @@ def literal(text: str) -> str:
 
 
 def spark_literal(text: str) -> str:
-    """Return a text as a value in Spark's SQL, for places that take no expression, such as :func:`literal` gives."""
+    """Return a text as a literal of Spark's SQL, where an expression as from :func:`literal` is not allowed."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
     return f"'{escaped}'"
 
 
 def value(given: object) -> str:
-    """Return a value as SQL: a text, a number, a truth value, null, a day, a time with its zone, or a list of these."""
+    """Return a value as SQL: a text, number, boolean, null, day, time with its zone, or a list of these."""
     if given is None:
         return "NULL"
     if isinstance(given, datetime):
@@ -44,12 +44,12 @@ def value(given: object) -> str:
 
 
 def one_of(column: str, values: Iterable[object]) -> str:
-    """Return the condition that a column has one of some values; without any, it is false."""
+    """Return the SQL condition that a column has one of some values, which is false if there are none."""
     listed = ", ".join(map(value, values))
     return f"{column} IN ({listed})" if listed else "false"
 
 
 def bounded_sum(amount: str) -> str:
-    """Return the sum of a column of amounts; each counts for at most :data:`MOST_AMOUNT`, so that it stays finite."""
+    """Return the SQL sum of amounts, each clipped to :data:`MOST_AMOUNT` so that the sum stays finite."""
     most = value(MOST_AMOUNT)
     return f"sum(greatest(least({amount}, {most}), -{most}))"

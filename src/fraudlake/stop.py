@@ -1,7 +1,7 @@
-"""Stop: SIGINT and SIGTERM become a request that ends a command at its next safe point; a second one ends it at once.
+"""Stop: SIGINT and SIGTERM end a command at its next safe point; a second signal ends it at once.
 
-Wherever a process is killed, the next run continues. So Python's main thread is interrupted anywhere, but in a
-:func:`deferred` block, which looks for the request itself.
+The next run continues wherever a process is killed, so Python's main thread may be interrupted anywhere except in a
+:func:`deferred` block, which checks for the request itself.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SAME_SECONDS = 0.2
-"""A second signal counts from then on: ``timeout`` sends its own to the process and again to its group."""
+"""A second signal within this time is the same one: ``timeout`` signals both the process and its group."""
 _SHOW_CURSOR = b"\x1b[?25h"
 
 
 class StoppedError(BaseException):
-    """A signal has stopped the command. It is no ``Exception``: nothing that handles failures may take it for one."""
+    """A signal has stopped the command. It is not an ``Exception``, so that code that handles failures ignores it."""
 
     def __init__(self, number: int, doing: str = "") -> None:
-        """Stop because of a signal, given by its number, while something was in progress."""
+        """Stop because of a signal, given by its number; ``doing`` is what was in progress."""
         super().__init__(number)
         self.exit_code = 128 + number
         self.doing = doing
         self.progress = ""
         """Which parts of the command are done, and which are left."""
         self.then = "what is committed stays, and the same command does the rest"
-        """What follows."""
+        """What happens next."""
 
     def __str__(self) -> str:
         """Describe in one line what is done and what is left."""
@@ -41,7 +41,7 @@ class StoppedError(BaseException):
 
 
 class _Request:
-    """The signals that this process has got."""
+    """The first signal that this process has received, and how it is handled."""
 
     number: int | None = None
     """The first signal."""
@@ -55,7 +55,7 @@ _request = _Request()
 
 @contextmanager
 def handled(is_program: bool = False) -> Iterator[None]:
-    """Have SIGINT and SIGTERM raise :class:`StoppedError` in the block, once it is at a safe point.
+    """Make SIGINT and SIGTERM raise :class:`StoppedError` in the block.
 
     Only Python's main thread can handle signals; in another one, such as that of a notebook's job, nothing changes.
 
@@ -80,7 +80,7 @@ def handled(is_program: bool = False) -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Leave it to the block to look for a signal, with :func:`is_requested`."""
+    """Let the block check for a signal itself, with :func:`is_requested`."""
     before, _request.is_deferred = _request.is_deferred, True
     try:
         yield
@@ -90,7 +90,7 @@ def deferred() -> Iterator[None]:
 
 @contextmanager
 def failing() -> Iterator[None]:
-    """Take what fails in the block after a signal for a stop, and no failure.
+    """Treat an error in the block after a signal as the stop, not as a failure.
 
     Raises:
         StoppedError: the block failed after a signal.
@@ -114,7 +114,7 @@ def check(doing: str = "") -> None:
         doing: what was in progress.
 
     Raises:
-        StoppedError: there was one.
+        StoppedError: there was a signal.
     """
     if _request.number is not None and threading.current_thread() is threading.main_thread():
         raise StoppedError(_request.number, doing)
@@ -122,10 +122,10 @@ def check(doing: str = "") -> None:
 
 @contextmanager
 def kept(interrupted: Callable[[], None]) -> Iterator[None]:
-    """Keep the handlers while Spark starts, which takes SIGINT for itself (seen in PySpark 4.2).
+    """Restore the handlers after Spark has started, since it replaces that of SIGINT (seen in PySpark 4.2).
 
     Args:
-        interrupted: called from then on when the main thread is interrupted, which may wait for an answer of Java.
+        interrupted: called from then on when a signal interrupts the main thread, which may be waiting for Java.
     """
     if not _request.is_handled or threading.current_thread() is not threading.main_thread():
         yield
@@ -154,15 +154,15 @@ def _receive(number: int, frame: FrameType | None) -> None:
 
 
 def _watch() -> Callable[[], None]:
-    """Start a thread that ends the process at a second signal; return how to end the thread.
+    """Start a thread that ends the process at a second signal; return a function that ends the thread.
 
-    Python handles signals in the main thread, which may be in a library's code for a minute. It writes their numbers
-    to a file at once.
+    Python runs handlers only in the main thread, which a library's code may block for a minute, but writes the signal's
+    number to a wakeup file at once.
     """
     received, written = os.pipe()
     os.set_blocking(written, False)
     before = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
-    errors = os.dup(2)  # while Spark starts, 2 is its log
+    errors = os.dup(2)  # while Spark starts, descriptor 2 is its log
 
     def read() -> None:
         first: float | None = None

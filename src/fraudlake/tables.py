@@ -1,4 +1,4 @@
-"""Tables: the name, columns and layout of everything that the lake holds, in one place."""
+"""Tables: declares the name, columns and layout of each table and view of the lake, in one place."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class Table:
 class View(Table):
     """A view: rows of other tables, computed as they are read.
 
-    ``query`` is its SQL, with the names of the tables that it ``reads`` in braces, and in ``{delay}`` the microseconds
-    that the watermark is behind the newest event time.
+    ``query`` is its SQL, with the names of the tables that it ``reads`` in braces; ``{delay}`` is the number of
+    microseconds by which the watermark trails the newest event time.
     """
 
     query: str = ""
@@ -129,12 +129,12 @@ def ddl(columns: list[Column]) -> str:
 
 
 def require_types(table: Table, present: Mapping[str, str], setting: str = "columns") -> list[Column]:
-    """Check the columns that a table has, types by name, against those that it should have; return what is missing.
+    """Check the present columns of a table, types by name, against its declaration; return the missing ones.
 
-    ``setting`` is the one that declares them.
+    ``setting`` is the setting that declares them, for the message.
 
     Raises:
-        UsageError: a column is there with another type, or in other case.
+        UsageError: a column has another type, or differs in case.
     """
     known = {name.lower(): (name, type_) for name, type_ in present.items()}
     for column in table.fields:
@@ -148,18 +148,18 @@ def require_types(table: Table, present: Mapping[str, str], setting: str = "colu
 
 
 def missing(lake: str, table: str) -> str:
-    """Return the error that a lake lacks a table, which only a command that writes creates."""
+    """Return the message that a lake lacks a table, which only a command that writes creates."""
     return f"{lake} has no table {table} yet: a command that writes makes it, such as 'fraudlake ingest'"
 
 
 CHECKPOINT_EVERY = 10
 """Commits of a table between checkpoints of its log.
 
-Spark reads everything after a checkpoint again for each micro-batch; delta-rs would write one every 100 commits.
+For each micro-batch Spark reads all commits since the last checkpoint; delta-rs would write one every 100 commits.
 """
 _STREAMED = (("delta.checkpointInterval", str(CHECKPOINT_EVERY)),)
-# A file a second makes a table of small files: Delta compacts a partition's when there are fifty. Optimized writes are
-# left off: they would send every row through an exchange, and what a micro-batch writes is in few files already.
+# Landing a file a second makes many small files: Delta compacts a partition once it has fifty. Optimized writes are
+# off: they would shuffle every row, and a micro-batch writes few files anyway.
 _COMPACTED = (*_STREAMED, ("delta.autoOptimize.autoCompact", "true"))
 
 PAYLOAD = ("dt", "accountId", "amount", "alert", "transaction_id")
@@ -434,7 +434,7 @@ SILVER_REVIEW_EVENTS = Table(
         kinds="opened, taken, released, noted, attached, waiting, assigned, escalated, verdict, corrected, withdrawn, "
         "merged, separated or erased"
     ),
-    # An event is numbered by who reads the last number: of two writers of one number, Delta takes one.
+    # Writers number their events after the last one that they have read; of two with one number, Delta accepts one.
     properties=(*_COMPACTED, ("delta.isolationLevel", "Serializable")),
 )
 GOLD_FRAUD_PREDICTIONS = Table(
@@ -638,7 +638,7 @@ RESERVED_NAMES = {name for table in TABLES if table.name in _WITH_DECLARED for n
 def with_declared(
     table: Table, columns: Mapping[str, DeclaredColumn], features: Iterable[tuple[Feature, str]] = ()
 ) -> Table:
-    """Return a table with a column for each that the settings declare, if it is one that takes them.
+    """Return a table with the columns that the settings declare, if it is a table that has them.
 
     Declared columns have the same name in bronze, silver and quarantine; predictions have the declared features, which
     are given with their types.

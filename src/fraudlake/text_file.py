@@ -1,4 +1,4 @@
-"""Text files that a user names: bytes become text, as editors and programs on any system write it."""
+"""Text files that a user names: decodes them as editors and programs on any system write them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MARK = "\ufeff"
 
 
 def text(file: Path) -> str:
-    """Return a file's text: UTF-8, or UTF-16 with its mark, as editors on Windows write it; with ``\\n`` for each line.
+    """Return a file's text, in UTF-8 or, with a byte order mark, in UTF-16; with ``\\n`` for line ends.
 
     Raises:
         OSError: it cannot be read.
@@ -25,11 +25,11 @@ def text(file: Path) -> str:
 
 
 def decoded(content: bytes, encoding: str | None = None) -> str:
-    """Return the text of bytes, without the mark at its beginning.
+    """Decode bytes, without the byte order mark.
 
     Args:
         content: the bytes.
-        encoding: their encoding; None: UTF-8, or UTF-16 if they begin with its mark.
+        encoding: their encoding; None: UTF-8, or UTF-16 if they begin with its byte order mark.
 
     Raises:
         UnicodeDecodeError: they are in another encoding.

@@ -1,4 +1,4 @@
-"""TOML files of declarations: rules or features, as the settings have them."""
+"""TOML files of declarations: reads rules or features in the form that the settings have."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def read(file: Path) -> dict[str, Any]:
 
 
 def entries(file: Path, name: str) -> list[Any]:
-    """Return the entries ``[[name]]`` of a file that has nothing else.
+    """Return the entries ``[[name]]`` of a file that must have no other content.
 
     Raises:
-        UsageError: the file cannot be read, or has something else.
+        UsageError: the file cannot be read, or has other content.
     """
     try:
         content = read(file)

@@ -1,4 +1,4 @@
-"""Values: texts whose form several settings share become checked types."""
+"""Values: types that parse and check texts which several settings have in common, such as sizes and days."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
 SECRET = r"^[\w.@-]+/[\w.@-]+$"  # noqa: S105
 MOST_INT, MOST_LONG = 2**31 - 1, 2**63 - 1
 MOST_AMOUNT = 1e12
-"""The largest amount (of either sign) that enters a figure, in account currency, so that no sum overflows."""
+"""Amounts are clipped to this size (of either sign, in account currency) in figures, so that no sum overflows."""
 
 
 def size_in_bytes(text: str) -> int:
@@ -46,7 +46,7 @@ Day = Annotated[str, AfterValidator(_day)]
 
 
 def _topic(name: str) -> str:
-    """Check Kafka's rules for names of topics that go beyond their characters."""
+    """Check Kafka's rules for names of topics, other than those for characters."""
     if name in (".", ".."):
         raise ValueError("must be a name that Kafka allows, not '.' or '..'")
     return name
@@ -76,10 +76,10 @@ Threshold = Annotated[float | str, BeforeValidator(_threshold)]
 
 
 def from_json(value: object, example: str | None = None) -> object:
-    """Return the value of a setting, which a flag or the environment gives as JSON.
+    """Return the value of a setting, parsed from JSON if a flag or the environment gives it as text.
 
     Raises:
-        ValueError: it is a text that is no JSON.
+        ValueError: the text is not JSON.
     """
     try:
         return json.loads(value) if isinstance(value, str) else value
@@ -96,5 +96,5 @@ def flattened(options: Mapping[str, object], prefix: str = "") -> list[tuple[str
 
 
 def bounded(amount: float) -> float:
-    """Return an amount that counts for at most :data:`MOST_AMOUNT`, so that sums of it stay finite."""
+    """Return an amount clipped to :data:`MOST_AMOUNT`, so that sums of amounts stay finite."""
     return max(-MOST_AMOUNT, min(amount, MOST_AMOUNT))

@@ -1,4 +1,4 @@
-"""The application: the options that every command takes, and how commands share flags and print results."""
+"""The application: holds the options that every command takes, opens the lake, and prints results."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class App:
         return lake
 
     def open_for_ingest(self, **flags: object) -> Lake:
-        """Open the lake to ingest into it, and create what is missing, if there is something to ingest from."""
+        """Open the lake to ingest into it, and create what is missing, after checking that the source exists."""
         from fraudlake.streams import ingest
 
         wanted = self.settings(**flags)
@@ -94,7 +94,7 @@ class App:
     def open_store(self, **flags: object) -> Store:
         """Open the lake's tables for the desk: without Spark, on this machine or through a SQL warehouse.
 
-        In a workspace it is the session of the compute, unless the setting ``warehouse`` names one.
+        In a workspace without the setting ``warehouse``, the Spark session of the compute is used.
         """
         from fraudlake.desk import opening
 
@@ -171,19 +171,19 @@ def cli() -> None:
 
 
 def follow_reviews(lake: Lake) -> None:
-    """Write verdicts of the review that a killed process has left out of ``silver_verdicts``."""
+    """Write the verdicts of the review that ``silver_verdicts`` lacks because a process was killed."""
     from fraudlake.desk import opening, verdicts
 
     verdicts.follow(opening.of(lake))
 
 
 def run_step(app: App, lake: Lake, streams: list[Stream]) -> None:
-    """Run a step's streams, and print what each did."""
+    """Run a step's streams, and print the rows and micro-batches of each."""
     say_streams(app, app.run(lake, streams))
 
 
 def say_streams(app: App, done: list[Done]) -> None:
-    """Print what streams did."""
+    """Print the rows and micro-batches of streams."""
     text = "\n".join(
         f"{stream.step}: {counted(stream.rows, unit(stream.step))} in {counted(stream.batches, 'micro-batch')}"
         for stream in done

@@ -111,9 +111,9 @@ class Command(click.Command):
 
 
 class Commands(click.Group):
-    """A group whose help lists its commands by task, each with a whole sentence, which click would cut off."""
+    """A group whose help lists its commands by task, each with its whole first sentence, which click would cut off."""
 
-    group_class: type[click.Group] | type[type] | None = type  # the groups within it, too
+    group_class: type[click.Group] | type[type] | None = type  # nested groups use the same class
     command_class = Command
 
     def __init__(
@@ -136,7 +136,7 @@ class Commands(click.Group):
         return [*EVERYWHERE, *super().get_params(ctx)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the group's own options; if an option belongs to a command, say where to put it."""
+        """Parse the group's own options; the error for a command's option says where to put it."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:

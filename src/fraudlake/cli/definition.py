@@ -1,4 +1,4 @@
-"""The command that shows and changes a lake's definition: define."""
+"""The command define: shows and changes a lake's definition."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def define(app: App, /, yes: bool, author: str | None, reason: str | None, **fla
 def redefined(
     wanted: Settings, yes: bool, change: Change, names: Sequence[str] = DEFINITION
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Change some settings of a lake's definition to the given ones; with ``yes`` false, only say what would change.
+    """Change the settings ``names`` of a lake's definition; without ``yes``, only return what would change.
 
-    A lake that does not exist yet takes all of them.
+    A lake that does not exist is created with all given settings.
 
     Returns:
-        The definition, which without ``yes`` is still the present one, and the differences by setting.
+        The definition after the call, and the differences by setting.
     """
     from fraudlake.detection import rule_table
     from fraudlake.lake import open_lake
@@ -75,7 +75,7 @@ def redefined(
 
 
 def _warn_of_retired(lake: Lake, after: Settings) -> None:
-    """Print a warning if the champion needs a feature that the lake will not declare any more."""
+    """Print a warning if the champion needs a feature that the lake will no longer declare."""
     from fraudlake.model import features, published
 
     with suppress(FraudlakeError):  # 'score' says what is wrong with the champion
@@ -85,7 +85,7 @@ def _warn_of_retired(lake: Lake, after: Settings) -> None:
 
 
 def described(changes: dict[str, str], yes: bool) -> str:
-    """Describe changes, by setting, in a line each; ``yes``: they were made."""
+    """Describe changes, one line a setting; without ``yes``, also say how to apply them."""
     lines = [f"{name}: {difference}" for name, difference in changes.items()] or ["nothing changes"]
     return "\n".join([*lines, "add --yes to apply the changes"] if changes and not yes else lines)
 

@@ -1,4 +1,4 @@
-"""The command deliver, which sends alerts out of the lake."""
+"""The command deliver: sends alerts out of the lake."""
 
 from __future__ import annotations
 

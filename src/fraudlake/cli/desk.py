@@ -1,4 +1,4 @@
-"""The command desk, which serves the pages of the people who look at alerts."""
+"""The command desk: serves the review pages to one person, a team behind a proxy, or the users of a Databricks App."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _PORT = 8642
 _APP = "DATABRICKS_APP_PORT"
-"""The variable that Databricks Apps sets. It checks who its users are."""
+"""The variable that Databricks Apps sets; it authenticates the users."""
 _ANY = ("0.0.0.0", "::")  # noqa: S104
 
 
@@ -76,7 +76,7 @@ def desk(
         address = f"{settings.public_url or f'http://{shown}:{port}'}/"
 
         def say(given: str, text: str) -> None:
-            with suppress(BrokenPipeError):  # somebody looked at the first address alone
+            with suppress(BrokenPipeError):  # e.g. piped to `head -1` for the first address
                 app.say({"address": given}, f"{text}: {given}")
 
         if settings.user_header:
@@ -103,7 +103,7 @@ def desk(
 
 @contextmanager
 def _claimed(root: Path, name: str) -> Iterator[None]:
-    """Hold an analyst's name at a lake of this machine, and warn if another desk holds it."""
+    """Lock an analyst's name in a lake on this machine, and warn if another desk has locked it."""
     from filelock import FileLock, Timeout
 
     from fraudlake.desk.web.names import digest
@@ -125,7 +125,7 @@ def _claimed(root: Path, name: str) -> Iterator[None]:
 
 
 def _site_of_users(settings: Settings) -> Site:
-    """Return the site of a Databricks App, whose users read and write as they may."""
+    """Return the site of a Databricks App, on which each user has their own rights."""
     from fraudlake.desk.web.access import PlatformAccess
     from fraudlake.desk.web.role import RoleByGroup
     from fraudlake.desk.web.site import Site
@@ -138,7 +138,7 @@ def _site_of_users(settings: Settings) -> Site:
 
 
 def _activity(settings: Settings) -> dict[str, Any]:
-    """Return what the streams of a lake on this machine do; the first time, this loads pyspark."""
+    """Return the state of a local lake's streams (:attr:`Site.activity`); the first call loads pyspark."""
     from fraudlake.lake import open_lake
     from fraudlake.operations.activity import Watcher
     from fraudlake.operations.status import status

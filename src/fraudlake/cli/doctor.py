@@ -1,4 +1,4 @@
-"""The command doctor: what is wrong with this machine, the settings or the lake, and the remedy."""
+"""The command doctor: finds faults of this machine, the settings or the lake, and names the remedies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command that runs examples: example."""
+"""The command example: lists and runs the examples of the Flink phrasebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of goaml, which write a report of transactions for a financial intelligence unit."""
+"""The commands of goaml: write a report of transactions for a financial intelligence unit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program: runs a command, and turns an error into one line and an exit code."""
+"""The program: runs a command, and reports an error as one line and an exit code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main() -> None:
     """Run the command line; an error ends with a line on standard error and exit code 1 or 2, a signal 130 or 143."""
     if sys.getfilesystemencoding() != "utf-8":  # Java and Arrow would read other file names
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606
-    if isinstance(sys.stdout, TextIOWrapper):  # a letter that its encoding lacks is not a reason to fail
+    if isinstance(sys.stdout, TextIOWrapper):  # escape letters that the encoding lacks instead of failing
         sys.stdout.reconfigure(errors="backslashreplace")
     with stop.handled():
         _run()
@@ -48,7 +48,7 @@ def _run() -> None:
                 host.settle()
                 host.require_own_modules()
             code = cli.main(prog_name="fraudlake", standalone_mode=False)
-            stop.check()  # a command without an end returns if it is stopped
+            stop.check()  # a continuous command returns normally when it is stopped
     except stop.StoppedError as stopped:
         _fail(str(stopped), stopped.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -92,7 +92,7 @@ def _spark_is_gone(error: Exception) -> bool:
 
 
 def _ends_with_its_machine() -> bool:
-    """Return whether this runs in a workspace's job, whose files are gone before anybody reads them."""
+    """Return whether this runs in a job of a workspace, whose local files nobody could read afterwards."""
     is_named = "FRAUDLAKE_CATALOG" in os.environ or any(
         argument.partition("=")[0] == "--catalog" for argument in sys.argv
     )

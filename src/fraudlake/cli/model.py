@@ -74,7 +74,7 @@ def train_with_progress(lake: Lake) -> dict[str, Any]:
 
 
 def train_if_enough(lake: Lake) -> dict[str, Any] | None:
-    """Train if enough has changed; if the lake has too little data to learn from, print that and return None."""
+    """Train if enough has changed; if the lake has too little data, print a warning and return None."""
     from fraudlake.model import training
     from fraudlake.model.search import TooLittleError
 
@@ -167,7 +167,7 @@ def disputes(app: App, /, **flags: str | None) -> None:
 
 
 def load_disputes(lake: Lake) -> list[dict[str, Any]] | None:
-    """Load new files of the folder of disputes, and name those that need attention; None: there is no such folder."""
+    """Load new files of the folder of disputes, and print those that need attention; None without such a folder."""
     from rich.markup import escape
 
     from fraudlake.model import dispute_folder
@@ -227,7 +227,7 @@ def score(
 
 
 def _score_new_rows(app: App, flags: dict[str, str | None]) -> None:
-    """Score new rows. A scheduled run before the first model skips this: nothing is wrong then."""
+    """Score new rows; before the first model, only say so, since a scheduled run is no error then."""
     from fraudlake.model.registry import NoModelError
     from fraudlake.streams import score
 

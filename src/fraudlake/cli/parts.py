@@ -1,4 +1,4 @@
-"""Parts: a column of a progress bar with the number of parts that are done."""
+"""Parts: a column of a progress bar, such as ``3 of 10``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress: a line on standard error for each step and stream; standard output is for results."""
+"""Progress: prints a line on standard error for each step and stream; standard output is for results."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ output = Terminal(highlight=False)
 
 
 def run_streams(lake: Lake, streams: list[Stream], trigger: str) -> list[Done]:
-    """Run streams with a line each: together, but one that reads what another writes starts when that has ended.
+    """Run streams, and print a line for each: a stream that reads the output of another starts after it has ended.
 
-    With the trigger ``continuous`` all run together until stopped.
+    With the trigger ``continuous`` all run concurrently until stopped.
     """
     from fraudlake.streams import stream
 
@@ -42,7 +42,7 @@ def run_streams(lake: Lake, streams: list[Stream], trigger: str) -> list[Done]:
 
 @contextmanager
 def planned(*parts: str) -> Iterator[Callable[[], None]]:
-    """Yield a function that marks the next part of a command as done; a signal's line names parts done and left."""
+    """Yield a function that marks the next part as done; the message after a signal lists the parts done and left."""
     done = 0
 
     def count() -> None:
@@ -67,7 +67,7 @@ def timed(step: str) -> Iterator[Report]:
 
 
 class Report(list[str]):
-    """Description of a step's result; until the step is done, the line with the spinner shows its progress."""
+    """The description of a step's result, and the spinner that shows its progress until then."""
 
     def __init__(self, step: str, status: Any) -> None:
         """Report on a step, whose spinner is ``status``."""
@@ -81,7 +81,7 @@ class Report(list[str]):
         )
 
     def parts(self, unit: str) -> Callable[[int, int], None]:
-        """Return a function that shows how many units of how many are done."""
+        """Return a function that shows the number of units done, and their total."""
         return lambda done, total: self._status.update(f"{self._step} {done}/{counted(total, unit)}")
 
     def _rate(self, rows: int) -> str:
@@ -90,7 +90,7 @@ class Report(list[str]):
 
 
 def print_done(step: str, report: str, begun: float) -> None:
-    """Print the line of a finished step; it began at ``begun`` of the monotonic clock."""
+    """Print the line of a finished step; ``begun`` is its start on the monotonic clock."""
     console.print(f"[green]✓[/] {step:<20} {report:<40} {time.monotonic() - begun:5.1f} s")
 
 

@@ -1,4 +1,4 @@
-"""The command of the fast lane: realtime."""
+"""The command realtime: runs the fast lane, from topic to topic."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def realtime(app: App, /, file: Path | None, without_end: bool, duration: str | 
 
 
 def of_file(file: Path) -> Iterable[tuple[Rule, Status, int | None]]:
-    """Return the rules of a file, which have no version."""
+    """Return the rules of a file, without versions."""
     from fraudlake.rules import rule_file
 
     return ((rule, status, None) for rule, status in rule_file.read(file))

@@ -1,4 +1,4 @@
-"""The commands report and dossier, which write a file on a lake's days, or on a case, for those who ask."""
+"""The commands report and dossier: write a file about some days of a lake, or about a case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands for the people who look at alerts: cases, queue build, list and next, review and decisions."""
+"""Commands for analysts: cases, queue build, list and next, review, decisions and audit."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def verdict(
     if payments and len(items) > 1:
         raise UsageError("--payment names payments of one item: decide on each of several on its own")
 
-    @cache  # of an item, since its event is made again if others write meanwhile
+    @cache  # the event is made again if others write in the meantime
     def fraud(item: Item) -> dict[str, float]:
         chosen = payments or (item.transaction_ids if is_all or item.case_id else ())
         if not chosen:
@@ -618,7 +618,7 @@ def _set_aside(
 def _carry_out(
     app: App, store: Store, names: Sequence[str], event_id: str | None, make: Make, text: Callable[[Event], str]
 ) -> None:
-    """Write an event of each item, and print what it says; of several items each is allowed or refused on its own."""
+    """Write and print an event for each item; each of several items is allowed or refused on its own."""
     from fraudlake.desk import items, review, several, verdicts
 
     several.require_few(names)
@@ -630,7 +630,7 @@ def _carry_out(
             chosen[name] = items.require(store, name)
         except UsageError as missing:
             outcomes[name] = missing
-    if len(names) == 1 and chosen:  # the event has the id that was given
+    if len(names) == 1 and chosen:  # the event keeps the given id
         (item,) = chosen.values()
         outcomes[names[0]] = verdicts.record_one(store, item, given, lambda before: make(item, before, given))
     elif chosen:
@@ -639,10 +639,10 @@ def _carry_out(
 
 
 def _say_outcomes(app: App, outcomes: Outcomes, text: Callable[[Event], str]) -> None:
-    """Print what happened to each item.
+    """Print the outcome of each item.
 
     Raises:
-        FraudlakeError: one was refused.
+        FraudlakeError: at least one was refused.
     """
     from fraudlake.desk import review
 
@@ -679,7 +679,7 @@ def _no_queue(day: date) -> str:
 
 
 def _described(queued: Queued) -> dict[str, Any]:
-    # A case with alerts after its verdict has none yet.
+    # A case that got alerts after its verdict is open again.
     decision = queued.state.decision if queued.is_decided else None
     return {
         "holder": queued.state.holder,

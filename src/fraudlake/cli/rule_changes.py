@@ -147,7 +147,7 @@ def apply(app: App, /, file: Path | None, yes: bool, author: str | None, reason:
 
 
 def note_other_rules(lake: Lake) -> None:
-    """Print a note if the settings have rules that are not live: they only apply to a new lake."""
+    """Print a note if the settings have rules that are not live, since settings apply only to a new lake."""
     from fraudlake.detection import rule_table
     from fraudlake.settings import Settings
 
@@ -164,7 +164,7 @@ def note_other_rules(lake: Lake) -> None:
 
 
 def _named(sql: Path | None, name: str | None) -> Rule:
-    """Return a query as a rule with a valid name."""
+    """Return a query as a rule, after checking its name."""
     from pydantic import ValidationError
 
     from fraudlake.rules.kinds.pattern import PatternRule
@@ -183,7 +183,7 @@ def _set_status(app: App, name: str, status: Any, number: int | None, author: st
 
 
 def _open(app: App) -> Lake:
-    """Open the lake; create it if it, or a table, is missing. Otherwise Spark need not start."""
+    """Open the lake, and create it or its missing tables only if needed, since that starts Spark."""
     try:
         return app.open_existing()
     except FraudlakeError:

@@ -1,4 +1,4 @@
-"""The command run: all steps in order, or some of them."""
+"""The command run: runs all steps in order, or some of them."""
 
 from __future__ import annotations
 

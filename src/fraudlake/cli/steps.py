@@ -1,4 +1,4 @@
-"""Steps: some steps of a run, one after the other in one process, over one lake that is opened once."""
+"""Steps: runs some steps of a run one after the other, in one process that opens the lake once."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ COMMANDS: Mapping[str, click.Command] = {
     "optimize": operations.optimize,
     "status": operations.status,
 }
-"""The steps of a run in their order, and the command of each. The last one shows the figures."""
+"""The steps of a run in their order, with the command of each; the last one only shows figures."""
 _LEFT_OUT = {"score": {"first", "last", "model_version", *KAFKA}}
-"""Flags that a step does not have within a run: scoring days again, and scoring a topic instead of silver."""
+"""Flags that a step lacks within a run: those for scoring days again, and for scoring a topic instead of silver."""
 _WITHOUT_STREAMS = ("disputes", "train", "optimize", "status")
 _ONLY_NAMED = {"retry_rejected", "allow_short_retention", "retention", "row_retention"}
-"""Flags of what a run does only if its steps are named: it removes neither rows nor files otherwise."""
+"""Flags that need their step in ``--steps``: a run without named steps removes neither rows nor files."""
 
 
 def names(text: str) -> list[str]:
-    """Return the steps that a list with commas names.
+    """Parse a list of steps, separated by commas.
 
     Raises:
-        UsageError: it names none, an unknown one, or one twice, or they are in another order than in a run.
+        UsageError: it is empty, or has unknown or repeated steps, or another order than a run.
     """
     chosen = [name.strip() for name in text.split(",")] if text.strip() else []
     if not chosen:
@@ -77,10 +77,10 @@ def require_flags(given: Mapping[str, Any], steps: Collection[str] = ()) -> None
 
     Args:
         given: values of :func:`flags`.
-        steps: the steps that are named; by default a whole run.
+        steps: the named steps; by default a whole run.
 
     Raises:
-        UsageError: a flag is one of another step.
+        UsageError: a flag belongs to a step that is not run.
     """
     known = {option.name for step in steps or COMMANDS for option in _flags_of(step)}
     if not steps:
@@ -95,8 +95,8 @@ def run(context: click.Context, steps: list[str], given: Mapping[str, Any]) -> N
     """Run the commands of steps one after the other; with a continuous trigger, then their streams together.
 
     Args:
-        context: of the command that runs them.
-        steps: their names.
+        context: the context of the calling command.
+        steps: the names of the steps.
         given: values of :func:`flags`.
     """
     app = _Steps(
@@ -143,7 +143,7 @@ def _name(option: click.Parameter) -> str:
 
 @dataclass
 class _Steps(App):
-    """The application that the commands of the steps get: it opens one lake for all, and joins their results."""
+    """The application for commands run as steps: it opens one lake for all of them, and joins their results."""
 
     streaming: tuple[str, ...] = ()
     """The steps that run streams."""
@@ -175,11 +175,11 @@ class _Steps(App):
         return self._lake
 
     def open_existing(self, **flags: object) -> Lake:
-        """Return the lake of all steps; if the only one just reads it, nothing is created."""
+        """Return the lake of all steps; before the first result, open it without creating anything."""
         return self._lake if self.results else super().open_existing(**self.given)
 
     def run(self, lake: Lake, streams: list[Stream]) -> list[Done]:
-        """Run the streams of a step to the end of what is there, or leave them to :meth:`run_together`."""
+        """Run the streams of a step over the available rows, or leave them to :meth:`run_together`."""
         if self.together is None:
             return run_streams(lake, streams, "available-now")
         self.together += streams
@@ -187,7 +187,7 @@ class _Steps(App):
 
     @contextmanager
     def joined(self) -> Iterator[None]:
-        """Print the one JSON object after the block, also if ``status`` ends it with an exit code."""
+        """Print the joined JSON object after the block, even if ``status`` ends it with an exit code."""
         try:
             yield
         except SystemExit:
@@ -206,7 +206,7 @@ class _Steps(App):
         say_streams(self, done)
 
     def show(self, result: dict[str, Any], print_text: Callable[[], None] = lambda: None) -> None:
-        """Keep the result of a step for the one JSON object, or print its text."""
+        """Add the result of a step to the joined JSON object, and print its text unless ``--json`` is given."""
         if self.together is not None:
             return
         self.results[self.step] = result

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SHOWN_ALERTS = 5
 _HEADLINES = ("area_under_pr", "precision_at_budget", "recall_at_budget")
-"""The figures by which versions of the model are judged."""
+"""The figures by which versions of the model are compared."""
 _NOT_RAW = ("source", "position", "reasons", "quarantined_at")
 
 
@@ -97,7 +97,7 @@ def print_counts(console: Console, status: Status) -> None:
 
 
 def no_valid_row(quarantined: int) -> str:
-    """Say that all rows are in quarantine, as they are if the payload has other fields than the lake expects."""
+    """Return a sentence for a lake whose rows are all in quarantine, as with other fields than it expects."""
     return (
         f"no row is valid, and the quarantine has {counted(quarantined, 'row')}: 'fraudlake quarantine' shows the "
         "reasons. A payment needs the fields dt, accountId and amount (docs/how-to/schema-evolution.md, 'Other names "
@@ -106,7 +106,7 @@ def no_valid_row(quarantined: int) -> str:
 
 
 def missed_by_lists(missed: Missed) -> str:
-    """Describe what neither rules nor scores nor review queues had, with the naive figures."""
+    """Describe the estimated fraud that neither rules, scores nor queues found, with the naive recall."""
     naive = "unknown" if missed.naive_recall is None else f"{missed.naive_recall:.3f}"
     unflagged = f"that nothing flagged, amount {approximately(missed.unflagged.amount)}"
     unreviewed = f"{approximately(missed.unreviewed.accounts)} flagged and not reviewed"
@@ -216,7 +216,7 @@ def _taken(taken: Taken | None, table: tables.Table) -> str:
 
 
 def print_state(console: Console, state: State, tiles: dict[str, dict[str, int]]) -> None:
-    """Print what the detector holds, and the tiles of declared features."""
+    """Print the detector's state, and the tiles of declared features."""
     rows = Table.grid(padding=(0, 2))
     rows.add_row("order", state.ordering)
     rows.add_row("open flags", f"{state.open_flags:,}")
@@ -282,7 +282,7 @@ def print_run(console: Console, lake: Lake, status: Status, model: dict[str, Any
 
 
 def _print_entities(console: Console, lake: Lake, status: Status) -> None:
-    """Print the alerts and the features that are by other entities than the account."""
+    """Print the alerts and features of entities other than the account."""
     columns = "rule, entity, count(*) AS alerts, count(DISTINCT entity_key) AS keys"
     by_rule = lake.query(tables.SILVER_ALERTS, columns, f"WHERE entity <> '{ACCOUNT}' GROUP BY rule, entity")
     for row in by_rule.sort_by("rule").to_pylist():
@@ -333,7 +333,7 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
 
 
 def figures(metrics: dict[str, float]) -> str:
-    """Return the figures of a version that people look at first, in a line."""
+    """Return the main figures of a version, in a line."""
     names = {
         "precision_at_budget": "precision at the budget",
         "recall_at_budget": "recall at the budget",

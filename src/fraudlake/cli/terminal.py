@@ -1,4 +1,4 @@
-"""Terminal: landed text is printed without control characters that could move the cursor or hide a line."""
+"""Terminal: escapes control characters of landed text, which could move the cursor or hide a line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fraudlake import stop
 
 
 class Working(Status):
-    """A spinner that names the current task, which a signal's line repeats."""
+    """A spinner with the current task, which the message after a signal repeats."""
 
     def __enter__(self) -> Self:
         """Start, unless a signal has come."""
@@ -30,19 +30,19 @@ class Working(Status):
         super().__exit__(kind, error, trace)
         if isinstance(error, stop.StoppedError):
             error.doing = error.doing or str(self.status)
-        elif isinstance(error, Exception):  # perhaps because Java got the signal, too
+        elif isinstance(error, Exception):  # the failure may come from Java, which gets the signal, too
             stop.check(str(self.status))
 
 
 class Terminal(Console):
-    """A console that escapes control characters in texts, and keeps its own colours."""
+    """A console that escapes control characters in texts, but not those of its own colours."""
 
     def status(self, status: RenderableType, **options: Any) -> Working:
         """Show a spinner while a block runs."""
         return Working(status, console=self, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Read a text that may have colour markup; a table measures it before it is rendered."""
+        """Parse markup in a printable text, so that a table measures the escapes, too."""
         return super().render_str(printable(text), **options)
 
     def render(self, *arguments: Any, **options: Any) -> Iterable[Segment]:

@@ -1,4 +1,4 @@
-"""The command watch: what the streams of a lake do, in a terminal."""
+"""The command watch: shows rate, lag and latest alerts of a lake's streams in a terminal."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _ticks(seconds: float) -> Iterator[None]:
 
 
 def _follow(lake: str, looks: Iterator[Activity]) -> None:
-    """Show looks in place in a terminal, and otherwise as lines."""
+    """Show successive states, in place in a terminal and otherwise as lines."""
     if not output.is_terminal:
         before: dict[str, str] = {}
         for look in looks:
@@ -114,7 +114,7 @@ def view(lake: str, activity: Activity) -> Group:
 
 
 def lines(activity: Activity) -> dict[str, str]:
-    """Return a line for each stream's latest micro-batch and each of the latest alerts, the last one last, by ids."""
+    """Return lines by id: each stream's latest micro-batch, then the latest alerts, the newest last."""
     found = {
         f"{one.step} {one.batch}": f"{one.committed_at:%Y-%m-%d %H:%M:%S} {one.step}: micro-batch {one.batch:,} took "
         f"{one.seconds:.1f} s"
@@ -130,7 +130,7 @@ def lines(activity: Activity) -> dict[str, str]:
 
 
 def _unread(one: StreamActivity, now: datetime | None = None) -> str:
-    """Describe what a stream has still to read; empty if nothing."""
+    """Describe the unread input of a stream; empty if there is none."""
     parts = [counted(one.unread_rows, "row")] if one.unread_rows else []
     if one.unread_files or one.unread_commits:
         parts.append(f"{one.unread_files:,} files" if one.unread_files else counted(one.unread_commits, "commit"))

@@ -194,7 +194,7 @@ def probe_(given: _Workspace, /, timeout: float, job: str, receiver: str | None,
 
 
 def _answers_of(client: WorkspaceClient, run: int, timeout: float) -> list[Answer]:
-    """Wait for a run of the probe's job; a failed run has usually printed its answers, which say why."""
+    """Wait for a run of the probe's job, and return its answers, which a failed run has usually printed, too."""
     from fraudlake.workspace.probe import probe
 
     try:

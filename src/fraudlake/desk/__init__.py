@@ -1,1 +1,1 @@
-"""The desk: cases, the review queue and its verdicts, and what they say of the fraud that is missed."""
+"""The desk: cases, the review queue and its verdicts, and estimates of the fraud that the queue misses."""

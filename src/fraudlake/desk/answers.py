@@ -1,4 +1,4 @@
-"""Answers: rows of queries are kept in memory for as long as the tables that were read stay as they are."""
+"""Answers: caches the rows of queries in memory until a table that they read gets a new commit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 _SHARE = 0.1
 """Share of the memory that one answer may take."""
 _OVERHEAD = 1_000
-"""Bytes of an answer without rows, about."""
+"""Approximate bytes of an answer without rows."""
 
 
 @dataclass(eq=False)
@@ -21,14 +21,14 @@ class _Answer:
     commits: Hashable
     rows: Future[pa.Table] = field(default_factory=Future)
     size: int = 0
-    """Bytes; 0 until it is there."""
+    """Bytes; 0 until the query has run."""
 
 
 class Answers:
-    """The answers that were asked for last. Of several people who ask the same at once, one waits for the tables."""
+    """A cache that drops the least recently used answers; a query that several people send at once runs once."""
 
     def __init__(self, most: int) -> None:
-        """Keep so many bytes."""
+        """Cache at most so many bytes."""
         self._most, self._size = most, 0
         self._answers: OrderedDict[str, _Answer] = OrderedDict()
         self._lock = Lock()
@@ -38,8 +38,8 @@ class Answers:
 
         Args:
             statement: the query.
-            commits: what tells the present versions of its tables from all others.
-            read: runs it, if it was not run on these versions.
+            commits: the current versions of its tables, in any form that can be compared.
+            read: runs the query; called only if there is no answer for these versions.
         """
         with self._lock:
             answer = self._answers.get(statement)

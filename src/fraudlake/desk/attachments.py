@@ -1,4 +1,4 @@
-"""Attachments: files become bytes under their hash in the lake, and events of the item that they are attached to."""
+"""Attachments: stores files that analysts attach to an item under their SHA-256, and an event for each."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from fraudlake.desk.store import Store
 
 LARGEST = 10 << 20
-"""Bytes of a file."""
+"""Maximum bytes of a file."""
 MOST = 50
-"""Files of an item."""
+"""Maximum number of files of an item."""
 _LONGEST = 200
 
 
@@ -27,12 +27,12 @@ def attach(
 ) -> Event:
     """Attach a file to an item, and return the event that names it; a repetition adds nothing.
 
-    The file is written before the event: a process that is killed between the two leaves a file that no event names.
-    The same bytes are one file, however often they are attached.
+    The file is written before the event, so a process that is killed between the two leaves an unreferenced file.
+    Equal contents are stored once, however often they are attached.
 
     Args:
         store: the lake.
-        item: the item, which others may hold, or have decided on.
+        item: the item; another analyst may hold it, or have decided on it.
         analyst: who attaches it.
         event_id: id of the event: see :func:`review.new_id`.
         name: the file's name; folders in front of it are left out.
@@ -53,7 +53,7 @@ def attach(
 
     events = review.of_items(store, item.names)
     if all(event.event_id != event_id for event in events):
-        make(review.state(events, datetime.now(UTC)))  # what is refused leaves no file
+        make(review.state(events, datetime.now(UTC)))  # a refusal must not leave a file
         store.write_file(hash_, content)
     return review.record(store, item, event_id, make)
 
@@ -62,7 +62,7 @@ def read(store: Store, event: Event) -> bytes:
     """Return the bytes of the file that an event names.
 
     Raises:
-        FraudlakeError: they are not those that were attached, or gone.
+        FraudlakeError: the file is gone, or its content has changed.
     """
     assert event.file_name is not None and event.file_hash is not None
     content, name = store.read_file(event.file_hash), shown(event.file_name)
@@ -80,7 +80,7 @@ def require_size(size: int) -> None:
     """Refuse a file that is empty or too large.
 
     Raises:
-        UsageError: it is.
+        UsageError: the file is empty or too large.
     """
     if not size:
         raise UsageError("the file is empty: nothing was written")
@@ -89,7 +89,7 @@ def require_size(size: int) -> None:
 
 
 def _base(name: str) -> str:
-    """Return a file's name without folders, of this system or another one."""
+    """Return a file's name without folders, whichever system the path is from."""
     base = re.split(r"[/\\]", name)[-1].strip()
     if base in ("", ".", ".."):
         raise UsageError("the file has no name: nothing was written")

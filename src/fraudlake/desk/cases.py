@@ -1,4 +1,4 @@
-"""Cases: rows of ``gold_cases``, and of drawn accounts, become items that an analyst decides on."""
+"""Cases: finds cases and drawn accounts in the tables, and makes them the items that an analyst decides on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DRAWN, CASE, OPENED = "drawn", "case", "opened"
 
 
 def listed(store: Store, day: date | None = None, limit: int | None = None) -> pa.Table:
-    """Return cases, the latest first: those that have alerts around a day, or all.
+    """Return cases, the latest first: those whose alerts span a day, or all.
 
     Raises:
         UsageError: the lake has alerts and no cases.
@@ -44,7 +44,7 @@ def of_alerts(store: Store) -> dict[str, str]:
 
 
 def named(store: Store, names: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Return the cases that ids of alerts name, by these ids; a case may have joined another one meanwhile."""
+    """Return cases by their ids or by ids of their alerts, which also find a case that has joined another one."""
     select = f"SELECT * FROM {GOLD_CASES.name} WHERE"
     present = store.query(f"{select} {one_of('case_id', names)}", GOLD_CASES).to_pylist() if names else []
     by_name = {case["case_id"]: case for case in present}
@@ -63,7 +63,7 @@ def of_account(store: Store, account: str, limit: int) -> list[dict[str, Any]]:
 
 
 def latest_of_key(store: Store, key: str) -> list[dict[str, Any]]:
-    """Return the latest case of each entity but accounts that has a key: ``case_id, entity, last_alert_at``."""
+    """Return the latest case of a key for each entity other than the account: ``case_id, entity, last_alert_at``."""
     columns = "case_id, entity, last_alert_at"
     nth = "row_number() OVER (PARTITION BY entity ORDER BY last_alert_at DESC, case_id) AS nth"
     where = f"WHERE entity <> {value(ACCOUNT)} AND entity_key = {value(key)}"
@@ -73,10 +73,10 @@ def latest_of_key(store: Store, key: str) -> list[dict[str, Any]]:
 
 
 def require_cases(store: Store) -> None:
-    """Refuse a lake in which alerts have not become cases.
+    """Refuse a lake that has alerts but no cases.
 
     Raises:
-        UsageError: says what to run.
+        UsageError: there are no cases; the message says what to run.
     """
     if store.has_rows(GOLD_CASES):
         return
@@ -85,17 +85,17 @@ def require_cases(store: Store) -> None:
 
 
 def on_day(day: date) -> str:
-    """Return the condition, in SQL, that a case has alerts on a day (UTC), or before and after it."""
+    """Return the SQL condition that the alerts of a case span a day (UTC)."""
     return on_days(Window(day, day))
 
 
 def on_days(window: Window) -> str:
-    """Return the condition, in SQL, that a case has alerts on some days (UTC), or before and after these."""
+    """Return the SQL condition that the alerts of a case span one of some days (UTC), at least in part."""
     return f"opened_at < {midnight(window.last + timedelta(days=1))} AND last_alert_at >= {midnight(window.first)}"
 
 
 def is_on_day(case: Mapping[str, Any], day: date) -> bool:
-    """Return whether a case has alerts on a day (UTC), or before and after it."""
+    """Return whether the alerts of a case span a day (UTC)."""
     return bool(case["opened_at"].date() <= day <= case["last_alert_at"].date())
 
 
@@ -105,7 +105,7 @@ def midnight(day: date) -> str:
 
 
 def item(case: Mapping[str, Any], day: date | None = None) -> Item:
-    """Return a row of ``gold_cases``, or of a case that was opened by hand, as an item, perhaps of a day's queue."""
+    """Return the item of a case, given as a row of ``gold_cases`` or opened by hand; ``day`` is that of its queue."""
     return Item(
         case["case_id"],
         case["case_id"],
@@ -120,7 +120,7 @@ def item(case: Mapping[str, Any], day: date | None = None) -> Item:
 
 
 def drawn(store: Store, row: Mapping[str, Any]) -> Item:
-    """Return a row of the queue with a drawn account as an item: a verdict is about its transactions of the day."""
+    """Return the item of a drawn account, given as a row of the queue: it covers the transactions of that day."""
     paid = paid_on(store, row["day"], [row["account_id"]])
     return Item(
         row["item_id"],
@@ -136,7 +136,7 @@ def drawn(store: Store, row: Mapping[str, Any]) -> Item:
 
 
 def paid_on(store: Store, day: date, accounts: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return the transactions of a day (UTC) in their order, by account; an account without any is not there."""
+    """Return the ids of the transactions of a day (UTC) by account, in event-time order; no entry if there are none."""
     rows = store.query(
         f"SELECT account_id, transaction_id FROM {SILVER_TRANSACTIONS.name} WHERE date = {value(day)} "
         f"AND {one_of('account_id', accounts)} ORDER BY timestamp, transaction_id",

@@ -1,4 +1,4 @@
-"""Chain: each review event has a hash of itself and of the hash before it, so that a later change is found."""
+"""Chain: each review event carries a hash of its content and of the previous hash, so that tampering is detected."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 _NOT_CHAINED = ("hash", "is_erased")
 _LATER = ("merged_into", "file_name", "file_size", "file_hash")
-"""Fields that the first lakes do not have: null is left out, so that their hashes stay what they are."""
+"""Fields that the first lakes lack: nulls are not hashed, so that the hashes of old events stay valid."""
 
 
 def link(before: str | None, event: Event) -> str:
-    """Return the hash of an event that comes after the one with a hash; None: it is the first."""
+    """Return the hash of an event, given the hash of the event before it (None for the first event)."""
     content = {name: given for name, given in asdict(event).items() if name not in _NOT_CHAINED}
     content = {name: given for name, given in content.items() if given is not None or name not in _LATER}
     text = json.dumps([before, content], sort_keys=True, default=_text)
@@ -34,23 +34,23 @@ def _text(given: Any) -> str:
 
 @dataclass(frozen=True)
 class Verified:
-    """What the chain of a lake's events shows."""
+    """The result of checking the chain of a lake's events."""
 
     events: int
     head: str | None
-    """The hash of the last event; who has noted it can tell later that no event after it was cut off."""
+    """The hash of the last event; if noted elsewhere, it proves later that no event up to here was cut off."""
     erased: int
-    """Events of which forget has removed parts, or all but the hash: their content cannot be verified."""
+    """Events from which ``forget`` has removed fields, so their content cannot be verified."""
     faults: list[str]
-    """What is wrong, each with the number of its event; empty if nothing is."""
+    """The faults, each with the number of its event; empty if the chain is intact."""
 
 
 def verify(events: Iterable[Event], known: tuple[int, str] | None = None, may_be_erased: bool = True) -> Verified:
-    """Check that no event was removed, altered or put between others.
+    """Check that no event was removed, altered or inserted.
 
     Args:
         events: all events in the order of their numbers.
-        known: number and hash of an event that somebody has noted: it must still be there.
+        known: number and hash of an event, as noted earlier; an event with both must still exist.
         may_be_erased: whether an account was ever forgotten.
     """
     faults: list[str] = []

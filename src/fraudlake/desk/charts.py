@@ -1,6 +1,6 @@
-"""Charts: small numbers become SVG, whose colours are classes of the page's style sheet, so that they follow its theme.
+"""Charts: draws small data as SVG, with colours from classes of the page's style sheet, so that they follow its theme.
 
-Texts are escaped, and each of their letters is seen; no chart has a style or a script of its own, since the pages'
+Texts are escaped and invisible letters are shown; no chart has a style or a script of its own, since the pages'
 content policy forbids both.
 """
 
@@ -40,7 +40,7 @@ class Mark:
     """Event time (UTC)."""
     amount: float
     text: str
-    """Its description, which is shown when one points at it."""
+    """Its description, shown as a tooltip."""
     is_of_case: bool = False
     alert: Literal["live", "shadow"] | None = None
     """The kind of alert that it completed."""
@@ -49,7 +49,7 @@ class Mark:
     is_labelled: bool = False
     """Whether Flink's label says fraud."""
     label: str = ""
-    """What is written next to it, such as the number of its account in a list."""
+    """Its label, such as the number of its account in a list."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class Node:
 
     name: str
     note: str
-    """What is written below the name."""
+    """The text below the name."""
     address: str
-    """Where one goes by it."""
+    """The address that it links to."""
     kind: Literal["fraud", "alert", ""] = ""
     """Its mark: a triangle, a ring, or none."""
 
@@ -74,10 +74,10 @@ def layers(
     """Draw boxes in columns, with lines from boxes to those of the next column.
 
     Args:
-        titles: what is above each column.
+        titles: the heading of each column.
         columns: the boxes.
         lines: the column of a line's first box, the number of that box, and that of the other one.
-        description: what is drawn.
+        description: a description for screen readers.
     """
     across, down, width, height = 192, 46, 156, 38
     top = 26
@@ -247,8 +247,8 @@ def heat(
         names: names of the rows.
         days: days of the columns.
         values: for each name, a number for each day; None leaves the cell out.
-        top: the number from which on a cell has the full colour.
-        description: what is drawn.
+        top: the number from which a cell has the full colour.
+        description: a description for screen readers.
     """
     if not names or not days:
         return Markup()
@@ -290,7 +290,7 @@ def interval(value: float | None, low: float, high: float, description: str) -> 
 
 
 def _whole(points: Sequence[tuple[date, float | None]]) -> list[list[tuple[date, float]]]:
-    """Return the parts of a line that have no gap."""
+    """Return the parts of a line between its gaps."""
     parts: list[list[tuple[date, float]]] = [[]]
     for day, value in points:
         if value is None:
@@ -301,7 +301,7 @@ def _whole(points: Sequence[tuple[date, float | None]]) -> list[list[tuple[date,
 
 
 def _svg(class_: str, width: int, height: int, description: str, parts: Sequence[Markup], role: str = "img") -> Markup:
-    """Return a chart: one of the class ``chart`` is as wide as its place, others have their own size."""
+    """Return a chart; the class ``chart`` fills the width of its container, others have a fixed size."""
     size = {} if class_.startswith("chart") else {"width": width, "height": height}
     described = {"role": role, "aria_label": description}
     return _tag("svg", *parts, class_=class_, viewBox=f"0 0 {width} {height}", **size, **described)
@@ -316,7 +316,7 @@ def _line(class_: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
 
 
 def _tag(name: str, *inside: str, **attributes: object) -> Markup:
-    """Return an element; texts in it and of its attributes are escaped, numbers have one decimal place."""
+    """Return an element; its text and attributes are escaped, and numbers have one decimal place."""
     # A page has hundreds of elements: Markup.format would take half of its time.
     given = [
         f'{_attribute(key)}="{f"{one:.1f}" if isinstance(one, float) else escape(seen(str(one)))}"'
@@ -328,19 +328,19 @@ def _tag(name: str, *inside: str, **attributes: object) -> Markup:
 
 @cache
 def _attribute(name: str) -> str:
-    """Return an attribute's name, of one that Python takes: ``class`` of ``class_``."""
+    """Return the name of an attribute, given as a Python name: ``class`` for ``class_``."""
     return name.rstrip("_").replace("_", "-")
 
 
 def _powers(amounts: Iterable[float]) -> tuple[int, int]:
-    """Return the powers of ten between which amounts are."""
+    """Return the powers of ten between which the amounts lie."""
     positive = [amount for amount in amounts if amount > 0 and math.isfinite(amount)] or [1.0]
     low, high = math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive)))
     return low, max(high, low + 1)
 
 
 def _ticks(first: datetime, last: datetime) -> list[tuple[datetime, str]]:
-    """Return up to ten round times with their texts."""
+    """Return up to ten round times with their labels."""
     step = next((step for step in _STEPS if (last - first) / step <= 9), _STEPS[-1])
     epoch = datetime(1970, 1, 1, tzinfo=first.tzinfo)
     at = epoch + ((first - epoch) // step + 1) * step

@@ -1,4 +1,4 @@
-"""Document: sections of tables and charts become one HTML file, which needs no network and runs no script."""
+"""Document: renders sections of tables and charts as one HTML file, which needs no network and runs no script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 _FEW = 7
-"""The largest number of rows that a table shows without being opened."""
+"""The largest number of rows that a table shows unfolded."""
 
 
 class Prose(str):
@@ -30,7 +30,7 @@ class Prose(str):
 
 @dataclass(frozen=True)
 class Block:
-    """A table with its chart, or what to run for it."""
+    """A table with its chart, or the command that would fill it."""
 
     title: str
     note: str = ""
@@ -39,15 +39,15 @@ class Block:
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[object]] = ()
     source: str = ""
-    """The tables that the figures are from."""
+    """The tables that the figures come from."""
     missing: str = ""
-    """Why there is nothing, and what to run."""
+    """Why there is no data, and what to run."""
     is_wide: bool = False
-    """Whether it takes the whole width of the page."""
+    """Whether it spans the whole width of the page."""
 
     @property
     def is_folded(self) -> bool:
-        """Whether its table is to be opened."""
+        """Whether its table starts folded."""
         return bool(self.chart) and len(self.rows) > _FEW
 
     @property
@@ -71,25 +71,25 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A whole file."""
+    """The content of a whole file."""
 
     title: str
     facts: Mapping[str, object]
-    """What stands at its top, by name."""
+    """The facts at its top, by name."""
     sections: Sequence[Section]
     lead: str = ""
     """A sentence on what it is about."""
     currency: str = "account currency"
-    """What its amounts are in."""
+    """The currency of its amounts."""
     has_cover: bool = False
-    """Whether its top is a page of its own, and its sections are numbered parts."""
+    """Whether its top is a cover page, and its sections are numbered parts."""
 
 
 def render(document: Document, made_at: datetime) -> str:
     """Return a document as HTML.
 
     Args:
-        document: the document; its texts are escaped, and each of their letters is seen.
+        document: the document; its texts are escaped, and invisible letters are made visible.
         made_at: when it was made (UTC).
     """
     return _template().render(
@@ -101,7 +101,7 @@ def save(file: Path, html: str) -> None:
     """Write a document to a file, atomically.
 
     Raises:
-        UsageError: it cannot be written there.
+        UsageError: the file cannot be written.
     """
     try:
         json_file.write_text(file, html)
@@ -129,14 +129,14 @@ def text(value: object) -> str:
 
 
 def exact(value: object) -> str:
-    """Return a value as its table has it."""
+    """Return a value unrounded, as text."""
     if isinstance(value, datetime | date):
         return value.isoformat()
     return str(value)
 
 
 def finite(value: float | None) -> float | None:
-    """Return a number that can be drawn; None for the others."""
+    """Return a number if it can be drawn; None if it is infinite, NaN or missing."""
     return value if value is not None and math.isfinite(value) else None
 
 

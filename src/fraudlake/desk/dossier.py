@@ -1,4 +1,4 @@
-"""Dossier: a case becomes a document with all that was known of it, for a dispute or a report to the authorities."""
+"""Dossier: documents all that the lake holds about a case, for a dispute or a report to the authorities."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from fraudlake.tables import Table
 
 _MOST = 500
-"""The largest number of alerts in a dossier; a case with more has its first ones."""
+"""The largest number of alerts in a dossier; of more, the first ones are shown."""
 _DRAWN = 2_000
 """The largest number of transactions of the account or key on the time axis."""
 _AROUND = timedelta(days=3)
-"""How long before and after the case the time axis goes."""
+"""How far the time axis extends before and after the case."""
 _SIDE_BY_SIDE = 4
-"""The number of transactions whose features are next to each other."""
+"""The number of transactions whose features share a table."""
 _OWN = frozenset(("transaction_id", "account_id", "timestamp", "scored_from", "scored_at", "date", "reasons", "label"))
-"""Columns of predictions that are no features."""
+"""Columns of predictions that are not features."""
 
 
 def dossier(store: Store, name: str) -> Document:
@@ -41,7 +41,7 @@ def dossier(store: Store, name: str) -> Document:
 
     Args:
         store: the lake.
-        name: the id of the case, of one of its alerts, or of a case that is a part of it.
+        name: the id of the case, of one of its alerts, or of one of its parts.
 
     Raises:
         UsageError: there is no such case.
@@ -77,7 +77,7 @@ def dossier(store: Store, name: str) -> Document:
 
 
 class _Case:
-    """What the lake holds about a case."""
+    """The blocks of a case's dossier, and the rows that they share."""
 
     def __init__(self, store: Store, name: str) -> None:
         self._store = store
@@ -92,7 +92,7 @@ class _Case:
         days = {part["timestamp"].date() for alert in self._alerts for part in evidence.of_alert(alert)}
         ids = {part["transaction_id"]: None for alert in self._alerts for part in evidence.of_alert(alert)}
         self._ids = [*dict.fromkeys([*ids, *self.row["transaction_ids"][:_MOST]])]
-        if lacking := [id_ for id_ in self._ids if id_ not in ids]:  # no alert has them: they were opened by hand
+        if lacking := [id_ for id_ in self._ids if id_ not in ids]:  # of cases opened by hand, without alerts
             assert self.item.about is not None
             where = f"WHERE {self.item.about.sql} AND {one_of('transaction_id', lacking)}"
             days |= {row["date"] for row in self._select(tables.SILVER_TRANSACTIONS, "DISTINCT date", where)}
@@ -128,11 +128,11 @@ class _Case:
 
     @property
     def currency(self) -> str:
-        """What the amounts are in: the values of the declared columns for it, or the account currency."""
+        """The currencies in the declared columns, or ``account currency`` if there are none."""
         return ", ".join(money.currencies(self._store.settings, self._transactions)) or "account currency"
 
     def timeline(self) -> Block:
-        """Return the payments of the case's account, or with its key, around it."""
+        """Return the payments with the case's account or key, from three days before it to three days after."""
         named = self.row["entity"] or ACCOUNT
         is_same = history.same_key(self._store, self.item, self._transactions)
         first, last = self.row["opened_at"] - _AROUND, self.row["last_alert_at"] + _AROUND
@@ -231,7 +231,7 @@ class _Case:
         return Block("In the order of time", note, "", columns, rows, source, is_wide=True)
 
     def rows(self) -> Block:
-        """Return each transaction with its place and its role in the rules."""
+        """Return each transaction with its place in the source and its role in the rules."""
         roles: dict[str, list[str]] = {}
         for alert in self._alerts:
             for part in evidence.of_alert(alert):
@@ -271,7 +271,7 @@ class _Case:
 
     @property
     def _hashes(self) -> str:
-        """How the hashes can be checked, with the one of all rows."""
+        """A sentence on how to check the hashes, with the hash of all rows."""
         texts = sorted(_sha256(_canonical(row)) for row in self._landed.values())
         return (
             "The hash of a row is the SHA-256 of its text in the column 'as it landed': its fields as JSON, ordered by "
@@ -418,7 +418,7 @@ class _Case:
         return Block(title, note, "", columns, rows, table.name, is_wide=True)
 
     def chain(self) -> Block:
-        """Return the hashes of the events, and the last one of the lake."""
+        """Return the hashes of the events, and the last hash of the lake."""
         title, table = "Chain of the events", tables.SILVER_REVIEW_EVENTS
         note = (
             "The hash of an event is the SHA-256 of the event and of the hash before it. 'fraudlake audit verify' "
@@ -461,7 +461,7 @@ def _reason(given: str | None) -> str:
 
 
 def _time(row: Sequence[Any]) -> tuple[bool, datetime]:
-    """Return the key that orders rows by their first column; those without a time are last."""
+    """Return the key that sorts rows by their first column; rows without a time come last."""
     return row[0] is None, row[0] or datetime.min.replace(tzinfo=UTC)
 
 
@@ -473,9 +473,9 @@ def _place(source: str, position: int) -> str:
 
 
 def _canonical(row: Mapping[str, Any]) -> str:
-    """Return the fields of a row of bronze as JSON, ordered by name, without those that are null.
+    """Return the non-null fields of a row of bronze as JSON, sorted by name.
 
-    What one would not see is escaped, so that the text that a person copies has the hash.
+    Invisible letters are escaped, so that the text copied from the document has the same hash.
     """
     fields = {name: row[name] for name in sorted(row) if row[name] is not None and name != "date"}
     readable = {name: value.hex() if isinstance(value, bytes) else value for name, value in fields.items()}

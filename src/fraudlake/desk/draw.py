@@ -1,4 +1,4 @@
-"""The draw: a day's accounts become those that are looked at by chance alone."""
+"""The draw: picks accounts of a day at random for review, so that fraud which nothing flagged can be estimated."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from datetime import date
 
 
 def size(queue_size: int, explore: float) -> int:
-    """Return how many items of a queue are drawn, of a share ``explore`` of it."""
+    """Return the number of items to draw for a queue, by the share ``explore`` of its size."""
     return round(explore * queue_size)
 
 
 def drawn(accounts: Iterable[str], count: int, day: date, seed: int) -> list[str]:
-    """Draw so many accounts, each with the same probability, without replacement; all, if there are no more.
+    """Draw so many accounts uniformly without replacement, or all if there are fewer.
 
-    Of the same accounts, the same day and the same seed it draws the same ones: those whose SHA-256 with day and seed
-    is smallest.
+    The draw is deterministic: it takes the accounts with the smallest SHA-256 of seed, day and account.
     """
 
     def place(account: str) -> bytes:

@@ -1,7 +1,7 @@
-"""goAML: payments that a decision calls fraud become the XML of a report of transactions, by a mapping that one fills.
+"""goAML: reports the payments of a verdict of fraud as XML, by a mapping from fields to the lake that the user fills.
 
 The fields are those that goAML's documents call mandatory, and others that units ask for (version 4.0, "XML Schema
-reporting"). The schema of the unit that receives a report decides: units add, drop and require fields.
+reporting"). The schema of the receiving unit decides: units add, drop and require fields.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MEANINGS = {
     "integer": "a whole number",
 }
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Letters that XML 1.0 does not have, not even escaped."""
+"""Letters that XML 1.0 does not allow, not even escaped."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Field:
     kind: Kind = "text"
     is_required: bool = True
     most: int = 255
-    """The largest number of letters."""
+    """The maximum number of letters."""
     proposed: str = '""'
     """Its value in the template, in TOML."""
     about: str = ""
@@ -55,7 +55,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Group:
-    """An element with others in it, in their order."""
+    """An element with child elements, in the order of the schema."""
 
     name: str
     parts: tuple[Field | Group | Choice, ...]
@@ -64,7 +64,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Choice:
-    """Elements of which a report has one; the template has the first."""
+    """Alternative elements, of which a report has exactly one; the template has the first."""
 
     parts: tuple[Group, ...]
 
@@ -125,7 +125,7 @@ _FOREIGN = (
 
 
 def _side(word: str, is_client: bool, account: str) -> Group:
-    """Return where money is from, or where it goes."""
+    """Return the element for the source or the target of the money."""
     holder = (
         Field("institution_name", about="the bank of the account"),
         Field("swift", most=11, about="its BIC"),
@@ -204,11 +204,11 @@ class Made:
     xml: str
     payments: int
     replaced: list[str]
-    """Fields in which letters that XML does not have were replaced."""
+    """Fields in which letters that XML does not allow were replaced."""
 
 
 def template() -> str:
-    """Return a mapping in TOML to fill: required fields, and others as comments."""
+    """Return a mapping in TOML to fill: required fields, and optional ones as comments."""
     head = (
         "# A report of transactions for goAML. Fill what is empty; a line with # is optional.",
         "# A value is the same for all reports, or is from the lake:",
@@ -247,12 +247,12 @@ def report(store: Store, named: Named, mapping: Mapping[str, Any], made_at: date
     Args:
         store: the lake.
         named: the item.
-        mapping: the mapping, as its file has it.
+        mapping: the filled mapping, as parsed from its file.
         made_at: when it is made (UTC).
 
     Raises:
-        UsageError: the item is not decided as fraud, a payment is gone, or fields are missing, unknown or wrong: all
-            of them are named.
+        UsageError: the item has no verdict of fraud, a payment is gone, or fields are missing, unknown or invalid: the
+            message lists all of them.
     """
     item = named.item
     decision = review.state(review.of_items(store, item.names), made_at).decision
@@ -277,7 +277,7 @@ def report(store: Store, named: Named, mapping: Mapping[str, Any], made_at: date
 
 @dataclass
 class _Filling:
-    """Fills the elements of a report, and collects what is wrong."""
+    """Fills the elements of a report, and collects the faults of the mapping."""
 
     store: Store
     named: Named
@@ -285,13 +285,13 @@ class _Filling:
     made_at: datetime
     payments: Sequence[Mapping[str, Any]]
     problems: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Fields by what is wrong with them."""
+    """The faulty fields, by fault."""
     replaced: set[str] = field(default_factory=set)
     _rows: dict[tuple[str, object], Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def sentences(self) -> list[str]:
-        """What is wrong, a part for each kind of fault."""
+        """The faults, a sentence for each kind."""
         return [f"{what}: {', '.join(sorted(fields))}" for what, fields in self.problems.items()]
 
     def fill(
@@ -305,11 +305,11 @@ class _Filling:
         """Add elements to their parent.
 
         Args:
-            parent: the element.
-            parts: what it has.
-            mapping: the part of the mapping.
-            path: the names of the elements above, each with a dot.
-            payment: the payment that it is about; of the report itself only the account.
+            parent: the parent element.
+            parts: its child elements.
+            mapping: the part of the mapping for them.
+            path: the names of the elements above, each followed by a dot.
+            payment: the payment that the elements describe; outside of transactions only its account.
         """
         known: set[str] = set()
         for part in parts:
@@ -328,7 +328,7 @@ class _Filling:
     def _fill_group(
         self, parent: Element, group: Group | Choice, mapping: Mapping[str, Any], path: str, payment: Mapping[str, Any]
     ) -> None:
-        assert isinstance(group, Group)  # a choice has groups alone
+        assert isinstance(group, Group)  # the parts of a choice are groups
         inner = mapping.get(group.name)
         if inner is None and not group.is_required:
             return
@@ -352,7 +352,7 @@ class _Filling:
             SubElement(parent, part.name).text = allowed
 
     def _value(self, source: object, name: str, payment: Mapping[str, Any]) -> object:
-        """Return the value of a source: a constant, or what names one of the lake."""
+        """Return the value of a source: a constant, or a reference to a value of the lake."""
         if not isinstance(source, dict):
             return source
         case = self.named.case or {}
@@ -381,7 +381,7 @@ class _Filling:
         return entity == ACCOUNT or entity in self.store.settings.entities
 
     def _text(self, part: Field, name: str, value: object) -> str:
-        """Return a value as XML has it, and note what the field does not take."""
+        """Return a value as text for XML, and note a fault if the field does not accept it."""
         if value is None or value == "":
             return ""
         text = _written(value, part.kind)
@@ -393,7 +393,7 @@ class _Filling:
 
 
 def _written(value: object, kind: Kind) -> str | None:
-    """Return a value as text; None if it is not of the kind."""
+    """Return a value as text; None if it does not have the kind."""
     match kind:
         case "amount":
             is_number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""Health: the tables of a lake become the data's way with its counts, and what is wrong on it."""
+"""Health: counts the rows of each layer, and collects quarantine reasons, feature drift and prediction quality."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _LATE = "late"
 """The reason of late rows: ``quality_rules.LATE``, whose module loads pyspark."""
 SAMPLES = 3
-"""Rows that are shown of each reason for quarantine."""
+"""Rows shown for each reason for quarantine."""
 _WAY = (
     (tables.BRONZE_TRANSACTIONS, "_ingested_at"),
     (tables.SILVER_TRANSACTIONS, "timestamp"),
@@ -27,7 +27,7 @@ _WAY = (
     (tables.SILVER_REVIEW_EVENTS, "at"),
     (tables.SILVER_VERDICTS, "decided_at"),
 )
-"""The tables on the way, with the column that says how new a row is."""
+"""The tables from bronze to verdicts, each with the column that says how new a row is."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Health:
 
     way: list[Count]
     late: int
-    """Rows that are in silver and, as late rows, in quarantine, too."""
+    """Late rows: they are both in silver and in quarantine."""
     removed: dict[str, int]
-    """Rows that left a table by ``row_retention``, by table."""
+    """Rows that ``row_retention`` has removed, by table."""
     quarantine: list[Reason]
     """Reasons, the most frequent first."""
     drift: list[dict[str, Any]]
@@ -71,12 +71,12 @@ class Health:
 
     @property
     def landed(self) -> int:
-        """Rows that came into bronze."""
+        """Rows that have landed in bronze, including those removed since."""
         return self._ever(tables.BRONZE_TRANSACTIONS)
 
     @property
     def refined(self) -> int:
-        """Rows that went on from bronze, each counted once."""
+        """Rows that ``refine`` has read from bronze, each counted once."""
         return self._ever(tables.SILVER_TRANSACTIONS) + self._ever(tables.SILVER_QUARANTINE) - self.late
 
     def _ever(self, table: tables.Table) -> int:
@@ -84,7 +84,7 @@ class Health:
 
 
 def health(store: Store) -> Health:
-    """Count the rows of the lake."""
+    """Return the health of a lake."""
     reasons = _reasons(store)
     removals, name = tables.GOLD_ROW_REMOVALS, tables.GOLD_ROW_REMOVALS.name
     removed = store.query(f"SELECT table_name, sum(rows) AS rows FROM {name} GROUP BY table_name", removals).to_pylist()

@@ -1,4 +1,4 @@
-"""History: a case, or an account, becomes what is known of it: payments, alerts, scores, verdicts, shared keys."""
+"""History: looks up the payments, alerts, scores, verdicts and shared keys of a case or an account."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from fraudlake.desk.store import Store
 
 MOST = 2000
-"""Transactions of a history: those of its case, and the latest others."""
+"""Most transactions of a history: those of its case first, then the latest others."""
 _AFTER = 7
-"""Days of a history after what it is about."""
+"""Days of a history after those of the item."""
 KEYS, SHARERS = 5, 8
-"""Keys of an entity that are looked up, and accounts that are named for each."""
+"""Most keys of an entity that are looked up, and most accounts listed for each."""
 NUMBERED = 20
 """Accounts of a key whose numbers are written next to their marks on the time axis."""
 _ALERT = "alert_id, rule, kind, account_id, transaction_id, timestamp, amount, explanation, rule_version, detected_at, "
@@ -36,7 +36,7 @@ _ALERT += "evidence, evidence_columns, measures"
 
 @dataclass(frozen=True)
 class Share:
-    """What others did with a key that a case used, such as its terminal."""
+    """The use that other accounts made of a key of a case, such as its terminal."""
 
     entity: str
     key: dict[str, Any]
@@ -54,14 +54,14 @@ class Share:
 
 @dataclass(frozen=True)
 class History:
-    """What is known of an account, or of an entity's key, in a range of days."""
+    """The payments, alerts and verdicts of an account, or of an entity's key, in a range of days."""
 
     window: Window
     transactions: list[dict[str, Any]]
     """Rows of ``silver_transactions``, the latest first, with ``probability``, ``reasons`` and ``model_version`` of the
     latest score, ``alerts`` (ids), ``verdict`` (true is fraud) and ``is_of_case``."""
     total: int
-    """Number of transactions of the range, of which :data:`MOST` are here."""
+    """Number of transactions in the range; at most :data:`MOST` of them are here."""
     alerts: list[dict[str, Any]]
     """Rows of ``silver_alerts`` and ``silver_shadow_alerts``, the latest first, with ``is_shadow, is_of_case``."""
     verdicts: list[dict[str, Any]]
@@ -69,13 +69,13 @@ class History:
 
 
 def of_item(store: Store, item: Item, about: Window, days: int, alert_ids: Collection[str]) -> History:
-    """Return the history of what an item is about, from so many days before it to a week after.
+    """Return the history of an item, from ``days`` days before its own days to a week after them.
 
     Args:
         store: the lake's tables.
         item: the item.
         about: the days of its alerts, or the day for which it was drawn.
-        days: the days before.
+        days: how many days before ``about`` to include.
         alert_ids: the alerts of its case.
     """
     window = around(about, days)
@@ -92,7 +92,7 @@ def of_item(store: Store, item: Item, about: Window, days: int, alert_ids: Colle
     rows.sort(key=lambda row: row["transaction_id"])
     rows.sort(key=lambda row: row["timestamp"], reverse=True)
     ids = {row["transaction_id"] for row in rows}
-    # Alerts are found by the account, since the entity of older ones is null.
+    # Alerts are looked up by account, since older ones have no entity.
     accounts = sorted({row["account_id"] for row in rows} | {item.account_id})
     alerts = _alerts(store, accounts, window, ids, set(alert_ids))
     given = [row for row in _verdicts(store, window) if row["transaction_id"] in ids]
@@ -120,7 +120,7 @@ def of_account(store: Store, account: str) -> Item:
 
 
 def accounts_beginning(store: Store, beginning: str) -> list[str]:
-    """Return the accounts with transactions whose names begin with a text, and are longer."""
+    """Return the accounts with transactions whose names begin with a text and are longer than it."""
     silver, length = tables.SILVER_TRANSACTIONS, len(beginning)
     accounts = store.query(
         f"SELECT DISTINCT account_id FROM {silver.name} "
@@ -132,7 +132,7 @@ def accounts_beginning(store: Store, beginning: str) -> list[str]:
 
 
 def events(store: Store, item: Item) -> list[Event]:
-    """Return the events of an item, and of other items of its account or key, in their order."""
+    """Return the events of an item and of other items with the same account or key, ordered by number."""
     same = " OR ".join(
         f"entity = {literal(one.entity)} AND entity_key = {literal(one.entity_key)}" for one in item.parts or (item,)
     )
@@ -141,7 +141,7 @@ def events(store: Store, item: Item) -> list[Event]:
     def is_chosen(rows: pa.Table) -> pa.Array:
         found = pc.is_in(rows["item_id"], pa.array(sorted(item.all_names), pa.string()))
         for one in item.parts or (item,):
-            # As in SQL: what is named counts, also if the entity is null.
+            # As in SQL: an event with one of the names counts even if its entity is null.
             is_same = pc.and_kleene(pc.equal(rows["entity"], one.entity), pc.equal(rows["entity_key"], one.entity_key))
             found = pc.or_kleene(found, is_same)
         return found
@@ -150,25 +150,25 @@ def events(store: Store, item: Item) -> list[Event]:
 
 
 def of_transactions(store: Store, item: Item, about: Window) -> list[dict[str, Any]]:
-    """Return the rows of ``silver_transactions`` that an item is about, which are of these days."""
+    """Return the rows of ``silver_transactions`` that an item covers; ``about`` must contain their days."""
     if not item.transaction_ids:
         return []
     silver = tables.SILVER_TRANSACTIONS
-    # By the day and the account files can be left out, by the id alone they cannot.
+    # Delta skips files by date and account, but not by the id.
     of_account = [] if item.has_accounts else [f"account_id = {literal(item.account_id)}"]
     where = " AND ".join([about.sql, *of_account, one_of("transaction_id", item.transaction_ids)])
     return [*store.query(f"SELECT * FROM {silver.name} WHERE {where}", silver).to_pylist()]
 
 
 def same_key(store: Store, item: Item, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the condition that a transaction has the key of an item, or of a part of it.
+    """Return the SQL condition that a transaction has the key of an item, or of a part of it.
 
-    If its entity is not declared any more, that it is of an account of the item.
+    If the item's entity is no longer declared, the condition compares accounts instead.
 
     Args:
         store: the lake's tables.
         item: the item.
-        rows: rows of ``silver_transactions`` that it is about; an account needs none.
+        rows: rows of ``silver_transactions`` that the item covers; not needed for an account.
     """
     if item.parts:
         of_parts = (
@@ -183,18 +183,18 @@ def same_key(store: Store, item: Item, rows: Sequence[Mapping[str, Any]]) -> str
 
 
 def around(about: Window, days: int) -> Window:
-    """Return the days of a history: so many before what it is about, to a week after."""
+    """Return the days of a history: from so many days before ``about`` to a week after it."""
     return Window(about.first - timedelta(days=days), about.last + timedelta(days=_AFTER))
 
 
 def of_others(store: Store, item: Item, rows: Sequence[Mapping[str, Any]], accounts: Iterable[str]) -> str:
-    """Return the condition that a transaction is of others: a case is no evidence of itself.
+    """Return the SQL condition that a transaction is not the item's own: a case is no evidence for itself.
 
     Args:
         store: the lake's tables.
         item: the item.
-        rows: rows of ``silver_transactions`` that it is about.
-        accounts: accounts that are no others.
+        rows: rows of ``silver_transactions`` that the item covers.
+        accounts: accounts to exclude.
     """
     others = f"NOT ({one_of('account_id', sorted(accounts))})"
     if item.entity != ACCOUNT:
@@ -203,19 +203,19 @@ def of_others(store: Store, item: Item, rows: Sequence[Mapping[str, Any]], accou
 
 
 def own_first(transaction_ids: Iterable[str]) -> str:
-    """Return the order, in SQL, that puts some transactions before others."""
+    """Return the SQL sort key that puts some transactions first."""
     return f"CASE WHEN {one_of('transaction_id', transaction_ids)} THEN 0 ELSE 1 END"
 
 
 def by_account(rows: Iterable[Mapping[str, Any]], alerts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what each account did, those with most alerts first: ``number, account_id, transactions, amount, alerts``.
+    """Return figures of each account, most alerts first: ``number, account_id, transactions, amount, alerts``.
 
     Args:
         rows: transactions.
         alerts: the alerts that count.
 
     Returns:
-        Among others the ``number`` that the account has on the time axis; None after the first :data:`NUMBERED`.
+        ``number`` labels the account on the time axis; None after the first :data:`NUMBERED`.
     """
     raised = Counter(alert["account_id"] for alert in alerts)
     amounts: dict[str, list[float]] = {account: [] for account in raised}
@@ -230,19 +230,19 @@ def by_account(rows: Iterable[Mapping[str, Any]], alerts: Iterable[Mapping[str, 
 
 
 def labels(accounts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return what is written next to the marks of accounts, as :func:`by_account` has them."""
+    """Return the label of each account on the time axis, from the rows of :func:`by_account`."""
     return {one["account_id"]: str(one["number"]) for one in accounts if one["number"]}
 
 
 def has_key(row: Mapping[str, Any], columns: Iterable[str]) -> str:
-    """Return the condition that a transaction has the values of a row in some columns."""
+    """Return the SQL condition that a transaction has the same values as a row in some columns."""
     return " AND ".join(f"{column} = {value(row[column])}" for column in columns)
 
 
 def _alerts(
     store: Store, accounts: Sequence[str], window: Window, transactions: Collection[str], of_case: Collection[str]
 ) -> list[dict[str, Any]]:
-    """Return the alerts, live and of shadow rules, that transactions of a range completed."""
+    """Return the alerts of live and shadow rules that the given transactions completed, and those of the case."""
     found: list[dict[str, Any]] = []
     where = f"WHERE {one_of('account_id', accounts)} AND {window.times}"
     for table in (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS):
@@ -273,15 +273,15 @@ def _scores(store: Store, accounts: Sequence[str], window: Window) -> dict[str, 
 
 
 def shared(store: Store, item: Item, about: Window, days: int) -> list[Share]:
-    """Return what other accounts did with the keys, of other declared entities, of an item's transactions.
+    """Return how other accounts used the keys of an item's transactions, for declared entities other than its own.
 
     Args:
         store: the lake's tables.
         item: the item.
         about: the days of its alerts, or the day for which it was drawn.
-        days: the days before that count, too.
+        days: how many days before ``about`` to include.
     """
-    # The account is a part of a key that nobody else has.
+    # No other account can share a key that contains the account.
     entities = {
         name: columns
         for name, columns in store.settings.entities.items()

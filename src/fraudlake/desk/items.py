@@ -1,4 +1,4 @@
-"""Items: ids, and the rows of a queue, become what is decided on, as cases and events are now."""
+"""Items: resolves ids and rows of a queue to the items that they mean now, after merges and later alerts."""
 
 from __future__ import annotations
 
@@ -20,52 +20,52 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Queued:
-    """A row of ``gold_review_queue``, or a case that was opened by hand, with what it is about now, and its state."""
+    """A row of ``gold_review_queue``, or a case that was opened by hand, with its current item and state."""
 
     row: dict[str, Any]
     item: Item
-    """The whole case, if it is a part of another one."""
+    """If the case was merged into another one, the whole."""
     state: State
     rules: tuple[str, ...] = ()
     """The rules of its case."""
     is_part: bool = False
     """Whether its case is a part of the item."""
     is_repeated: bool = False
-    """Whether it is a part, and another row of the queue has the item, too: that one is offered."""
+    """Whether it is a part, and another row of the queue has the same item, which is offered instead."""
 
     due_at: datetime | None = None
     """When it should be decided: the setting ``review_limit`` after its queue was built."""
 
     def order_for(self, person: str) -> tuple[bool, bool]:
-        """Return what puts items that a person holds, and then those assigned to them, before others in an order."""
+        """Return a sort key that puts items that a person holds first, then those assigned to them."""
         return self.state.holder != person, self.state.assignee != person
 
     @property
     def is_late(self) -> bool:
-        """Whether it is open for longer than it should be."""
+        """Whether it is still open after :attr:`due_at`."""
         is_over = self.due_at is not None and self.state.time >= self.due_at
         return is_over and not self.is_decided and not self.is_repeated
 
     @property
     def is_decided(self) -> bool:
-        """Whether there is a verdict on all of it."""
+        """Whether verdicts cover all of it."""
         return self.state.covers(self.item)
 
 
 def days(store: Store) -> dict[date, bool]:
-    """Return the days that have a queue, or cases that were opened by hand, the latest first: whether it is a queue."""
+    """Return whether each day has a queue (true) or only cases opened by hand (false), the latest day first."""
     queues = store.query(f"SELECT DISTINCT day FROM {GOLD_REVIEW_QUEUE.name}", GOLD_REVIEW_QUEUE)["day"].to_pylist()
     by_hand = {event.day for event in review.of_matters(store) if event.kind == cases.OPENED and event.day}
     return {day: day in queues for day in sorted(by_hand.union(queues), reverse=True)}
 
 
 def latest(days: Mapping[date, bool]) -> date | None:
-    """Return the latest of days that has a queue, or else cases that were opened by hand; None if there is none."""
+    """Return the latest day with a queue, or else with cases opened by hand; None if there is no day."""
     return next((day for day, is_queue in days.items() if is_queue), next(iter(days), None))
 
 
 def listed(store: Store, day: date, now: datetime | None = None) -> list[Queued]:
-    """Return the queue of a day, in its order, at a time: by default now. Cases opened by hand follow at its end."""
+    """Return the queue of a day by rank, then its cases opened by hand, with their states at ``now``."""
     now, rows = now or datetime.now(UTC), queue.of_day(store, day)
     by_hand = opened.of_day(store, day)
     rows += [opened.queued(case, rank) for rank, case in enumerate(by_hand, len(rows) + 1)]
@@ -77,6 +77,7 @@ def listed(store: Store, day: date, now: datetime | None = None) -> list[Queued]
     names = {name: item.item_id for item in items for name in item.names}
     states = review.states(review.of_items(store, names), now, names) if names else {}
     free = review.state([], now)
+    # Several rows may have parts of one case: its own row is offered, or else the first of a part.
     have_row = {case["case_id"] for case in cases_of if case}
     queued = []
     for row, case, item in zip(rows, cases_of, items, strict=True):
@@ -90,7 +91,7 @@ def listed(store: Store, day: date, now: datetime | None = None) -> list[Queued]
 
 
 def next_of(store: Store, day: date, analyst: str, now: datetime | None = None) -> Queued | None:
-    """Return the first item of a day's queue that the analyst holds, or else that is assigned or offered to them."""
+    """Return the first item of a day's queue that the analyst holds; else one that is assigned or offered to them."""
     queued = [one for one in listed(store, day, now) if not one.is_repeated]
     for one in sorted(queued, key=lambda one: one.order_for(analyst)):
         if one.state.holder == analyst or (one.state.is_offered(analyst, is_lead=True) and not one.is_decided):
@@ -99,7 +100,7 @@ def next_of(store: Store, day: date, analyst: str, now: datetime | None = None) 
 
 
 def _item(row: dict[str, Any], case: dict[str, Any] | None, merged: merges.Merges) -> Item:
-    """Return the item of a row of the queue; what a verdict on a drawn account is about is looked up when needed."""
+    """Return the item of a row of the queue; for a drawn account without its payments, which :func:`whole` looks up."""
     if case is not None:
         return merged.item(merged.rows.get(merged.whole(case["case_id"]), case), row["day"])
     names, day = frozenset([row["item_id"]]), row["day"]
@@ -108,7 +109,7 @@ def _item(row: dict[str, Any], case: dict[str, Any] | None, merged: merges.Merge
 
 
 def whole(store: Store, queued: Sequence[Queued]) -> list[Item]:
-    """Return the items of a day's queue with all that verdicts on them are about."""
+    """Return the items of a day's queue with their payments, also those of drawn accounts."""
     drawn = [one.row for one in queued if one.item.case_id is None]
     paid = cases.paid_on(store, drawn[0]["day"], [row["account_id"] for row in drawn]) if drawn else {}
     return [
@@ -119,7 +120,7 @@ def whole(store: Store, queued: Sequence[Queued]) -> list[Item]:
 
 @dataclass(frozen=True)
 class Named:
-    """What an id names: the item, its case, and its row of the queue, if it has these."""
+    """The item of an id, with its case and its row of the queue, if it has these."""
 
     item: Item
     case: dict[str, Any] | None
@@ -127,7 +128,7 @@ class Named:
     part: Item | None = None
     """The case of the id, if it is a part of the item."""
     merged: merges.Merges = merges.NONE
-    """The merges of the lake; those of a drawn account are not looked up."""
+    """The merges of the lake; not looked up for a drawn account."""
 
 
 def require(store: Store, name: str) -> Item:
@@ -136,10 +137,10 @@ def require(store: Store, name: str) -> Item:
 
 
 def require_named(store: Store, name: str) -> Named:
-    """Return what an id names.
+    """Return the item of an id, with its case and row of the queue.
 
     Raises:
-        UsageError: there is none, or it is a part of another one.
+        UsageError: there is no such item, or it is a part of another one.
     """
     named = find(store, name)
     if named is None:
@@ -153,12 +154,12 @@ def require_named(store: Store, name: str) -> Named:
 
 
 def find(store: Store, name: str, day: date | None = None) -> Named | None:
-    """Return the item of an id: of a case, one of its alerts, or a drawn account; None if there is none.
+    """Return the item whose case, alert or drawn account has an id; None if there is none.
 
     Args:
         store: the lake's tables.
         name: the id.
-        day: the day of the queue that it is from; None: the latest one that has it.
+        day: the day of the queue whose row to return; None: the latest queue with the item.
     """
     own = opened.named(store, [name]).get(name)
     merged = merges.of(store) if own else merges.NONE
@@ -170,7 +171,7 @@ def find(store: Store, name: str, day: date | None = None) -> Named | None:
     if whole and "day" in whole:
         rows.append(opened.queued(whole))
     if whole:
-        rows.sort(key=lambda row: row["item_id"] not in merged.item(whole).names)  # then those of parts
+        rows.sort(key=lambda row: row["item_id"] not in merged.item(whole).names)  # the whole's own rows first
     row = next((row for row in rows if day in (None, row["day"])), None)
     if whole is not None and own is not None:
         part = merged.item(own) if own["case_id"] != whole["case_id"] else None

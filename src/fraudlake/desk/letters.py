@@ -1,4 +1,4 @@
-"""Letters: any text becomes one in which every letter is seen, on pages and in files."""
+"""Letters: makes invisible characters of a text visible, so that look-alike names differ on pages and in files."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import unicodedata
 from collections.abc import Callable
 
 LONGEST = 200
-"""Letters of a name in an address and on a page. Of a longer one they have the beginning."""
+"""Letters of a name in an address and on a page; longer names are cut."""
 _BLANKS = re.compile(r"^ +| +$|(?<= ) +")
 _UNSEEN = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"}
-"""Categories of Unicode without a shape of their own: controls, formats, separators."""
+"""Unicode categories of invisible letters: controls, formats, separators."""
 _FILLERS = "\u034f\u115f\u1160\u2800\u3164\uffa0" + "".join(map(chr, range(0xFE00, 0xFE10)))
-"""Letters and marks that Unicode shows as nothing."""
+"""Letters and marks that are rendered as nothing."""
 
 
 def shown(name: str) -> str:
-    """Return the beginning of a name as :func:`marked` does, with its length if that is not all."""
+    """Return a name, :func:`marked`; a longer one is cut and followed by its length."""
     beginning = marked(name[:LONGEST])
     return beginning if len(name) <= LONGEST else f"{beginning}… ({len(name):,} letters)"
 
 
 def marked(text: str) -> str:
-    """Return a text such that two different ones do not look alike: letters without a shape are shown by their numbers.
+    """Return a text such that two different texts do not look alike: invisible letters become their code points.
 
-    So are marks of a text that is not composed (NFC). Blanks that a page would leave out are ``␣``.
+    So do combining marks, if the text is not composed (NFC). Blanks that HTML would collapse become ``␣``.
     """
     return seen(blanks(text))
 
 
 def blanks(text: str, mark: str = "␣") -> str:
-    """Return a text in which each blank that a page would leave out is a mark."""
+    """Return a text with a mark for each blank that HTML would collapse."""
     if "  " not in text and text == text.strip(" "):  # as nearly all are
         return text
     return _BLANKS.sub(lambda match: mark * len(match[0]), text)
@@ -41,9 +41,9 @@ def _number(letter: str) -> str:
 
 
 def seen(text: str, mark: Callable[[str], str] = _number) -> str:
-    """Return a text, such as a sentence with a name in it, in which letters without a shape are marks: their numbers.
+    """Return a text, such as a sentence with a name, with each invisible letter replaced, by default by its code point.
 
-    So are the marks of a text that is not composed (NFC).
+    Combining marks are replaced, too, if the text is not composed (NFC).
     """
     if text.isascii() and text.isprintable():
         return text

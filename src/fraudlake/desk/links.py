@@ -1,4 +1,4 @@
-"""Links: a case becomes who shares keys with its accounts, and who shares keys with those: two steps, both bounded."""
+"""Links: searches for accounts that share keys with those of a case, in two steps of bounded size."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from fraudlake.desk.window import Window
 
 STEPS, NODES = 2, 12
-"""Steps from the case, and the keys and accounts that each of them names."""
+"""Number of steps from the case, and the most keys and accounts that each lists."""
 FOLLOWED = 100
-"""Accounts of a key that is followed; of a key that more accounts share, such as a large merchant, they are counted."""
+"""A key that more accounts share, such as a large merchant's, is not followed: its accounts are only counted."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Key:
     values: dict[str, Any]
     """The values of the entity's columns, by name."""
     accounts: int
-    """Others that used it."""
+    """Other accounts that used it."""
     transactions: int
     """Their payments with it."""
     fraud: int
@@ -52,13 +52,13 @@ class Key:
     case_id: str | None
     """The latest case of this key."""
     before: tuple[str, ...]
-    """The named accounts of the step before that used it."""
+    """The listed accounts of the step before that used it."""
     after: tuple[str, ...]
-    """The named accounts of this step that used it; none if it is not followed."""
+    """The listed accounts of this step that used it; empty if the key is not followed."""
 
     @property
     def is_followed(self) -> bool:
-        """Whether its accounts are named."""
+        """Whether its accounts are listed."""
         return self.accounts <= FOLLOWED
 
     @property
@@ -69,13 +69,13 @@ class Key:
 
 @dataclass(frozen=True)
 class Step:
-    """Keys that accounts share with others, and these others."""
+    """Keys that accounts share with others, and those other accounts."""
 
     keys: list[Key]
-    """With fraud first, then those that the fewest share, since they say most."""
+    """Keys with fraud first, then those that the fewest accounts share: they are the strongest links."""
     more_keys: int
     accounts: list[Account]
-    """Those with fraud first, then those with most alerts and shared keys."""
+    """Accounts with fraud first, then those with most alerts and shared keys."""
     more_accounts: int
 
 
@@ -90,13 +90,13 @@ class Links:
 
 
 def of_item(store: Store, item: Item, about: Window, days: int) -> Links:
-    """Return who shares keys of declared entities with the accounts of an item, and who shares keys with those.
+    """Return the accounts that share keys of declared entities with an item's accounts, directly or in two steps.
 
     Args:
         store: the lake's tables.
         item: the item.
         about: the days of its alerts, or the day for which it was drawn.
-        days: the days before that count, too.
+        days: how many days before ``about`` to include.
     """
     rows = history.of_transactions(store, item, about)
     own = {row["account_id"] for row in rows} | {item.account_id}
@@ -115,24 +115,24 @@ def of_item(store: Store, item: Item, about: Window, days: int) -> Links:
 
 
 class _Search:
-    """What the queries of all steps have in common."""
+    """The queries of the steps, with what they share."""
 
     def __init__(self, store: Store, item: Item, rows: Sequence[Mapping[str, Any]], window: Window) -> None:
         self.window = window
         self._store, self._item, self._rows = store, item, rows
-        # The account is a part of a key that nobody else has.
+        # No other account can share a key that contains the account.
         entities = store.settings.entities
         self._entities = {name: columns for name, columns in entities.items() if "account_id" not in columns}
         decided = verdicts.latest(store, window) if self._entities else {}
         self._is_fraud = one_of("transaction_id", sorted(id_ for id_, is_fraud in decided.items() if is_fraud))
 
     def step(self, frontier: Sequence[str], known: Collection[str], followed: Sequence[Key]) -> tuple[Step, set[str]]:
-        """Return the step from some accounts, and all accounts that it reaches.
+        """Return one step from some accounts, and all accounts that it reaches.
 
         Args:
-            frontier: the accounts.
-            known: accounts that are no others, since they are of the case or of a step before.
-            followed: keys of the step before.
+            frontier: the accounts to start from.
+            known: accounts of the case and of earlier steps, which are excluded.
+            followed: keys of earlier steps, which are excluded.
         """
         others = history.of_others(self._store, self._item, self._rows, known)
         found = [row for entity in self._entities for row in self._keys(entity, frontier, others, followed)]
@@ -160,7 +160,7 @@ class _Search:
         return Step(keys, more, accounts[:NODES], len(accounts[NODES:])), set(shared)
 
     def accounts(self, shared: Mapping[str, int]) -> list[Account]:
-        """Return accounts, given with the number of their links, by which they are ordered."""
+        """Return accounts with their figures, ordered; ``shared`` has the number of links of each."""
         if not shared:
             return []
         is_one = one_of("account_id", sorted(shared))
@@ -214,7 +214,7 @@ class _Search:
     def _users(
         self, entity: str, keys: Sequence[Mapping[str, Any]], frontier: Sequence[str], others: str
     ) -> Iterable[tuple[str, str]]:
-        """Yield the keys, as texts, with accounts that used them: those of the step before, and others of few."""
+        """Yield keys, as texts, with the accounts that used them: the frontier's, and for rare keys the others, too."""
         columns, silver = self._entities[entity], tables.SILVER_TRANSACTIONS
         is_any = " OR ".join(f"({history.has_key(key, columns)})" for key in keys)
         few = [f"({history.has_key(key, columns)})" for key in keys if key["accounts"] <= FOLLOWED]

@@ -1,4 +1,4 @@
-"""List entries: people add entries to ``silver_list_entries`` and end them, and see what these have suppressed."""
+"""List entries: adds, ends and lists the entries of ``silver_list_entries``, with the alerts that they suppressed."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _LONGEST = review.LONGEST["reason"]
 
 @dataclass(frozen=True)
 class Listed:
-    """An entry, what it has suppressed, and what it does now."""
+    """An entry with the number of alerts that it has suppressed, and its current state."""
 
     entry: Entry
     alerts: int
-    """Alerts that it has suppressed."""
+    """Number of alerts that it has suppressed."""
     state: str
     """``active``, ``to begin``, ``over``, ``ended``, or ``without effect``: no stream evaluates its rule for its
     entity."""
@@ -51,7 +51,7 @@ class Listed:
 
 
 def listed(store: Store, rules: RuleSet, now: datetime | None = None) -> list[Listed]:
-    """Return all entries, the latest first, under the rules of the lake."""
+    """Return all entries, the latest first; their states depend on the rules of the lake."""
     now, entries = now or datetime.now(UTC), read(store)
     if not entries:
         return []
@@ -63,7 +63,7 @@ def listed(store: Store, rules: RuleSet, now: datetime | None = None) -> list[Li
 
 
 def suppressed(store: Store, column: str = "rule", window: Window | None = None) -> Mapping[str, int]:
-    """Return the number of suppressed alerts, by ``rule`` or by ``entry_id``, of some days or all."""
+    """Return the number of suppressed alerts by ``rule`` or ``entry_id``, on some days or in total."""
     table, of_days = tables.SILVER_SUPPRESSED_ALERTS, f" WHERE {window.times}" if window else ""
     rows = store.query(f"SELECT {column}, count(*) AS alerts FROM {table.name}{of_days} GROUP BY {column}", table)
     return Counter({row[column]: row["alerts"] for row in rows.to_pylist()})
@@ -104,18 +104,18 @@ def add(
     Args:
         store: the lake's tables.
         rules: the rules of the lake.
-        author: who does it.
+        author: who adds it.
         rule: name of the rule.
-        entity: what the key is of; None: what the rule is by.
+        entity: the entity of the key; None: the one that the rule groups by.
         key: the key, as alerts have it.
-        until: the first day that the entry does not concern.
+        until: the first day on which the entry no longer applies.
         reason: why.
-        entry_id: id of the entry; if it is there already, it is only returned.
+        entry_id: id of the entry; an existing entry with this id is returned unchanged.
         now: the time; by default this machine's.
 
     Raises:
-        UsageError: there is no such rule, entity or key, an entry suppresses it already, or the day or the reason does
-            not do.
+        UsageError: there is no such rule, entity or key, an entry suppresses it already, or the day or the reason is
+            not valid.
     """
     entry_id, now = entry_id or review.new_id(), now or datetime.now(UTC)
     for known in read(store, f"entry_id = {value(entry_id)}"):
@@ -139,10 +139,10 @@ def add(
 
 
 def end(store: Store, author: str, entry_id: str, reason: str, now: datetime | None = None) -> Entry:
-    """End an entry early, given by its id or the beginning of that, and return it.
+    """End an entry early, given by its id or a unique prefix of it, and return it.
 
     Raises:
-        UsageError: there is no such entry, it has ended already, or the reason does not do.
+        UsageError: there is no such entry, it has ended already, or the reason is not valid.
     """
     now = now or datetime.now(UTC)
     _require_texts(author, reason)
@@ -163,12 +163,12 @@ def _one(store: Store, beginning: str) -> Entry:
 
 
 def _entity_of(store: Store, rules: RuleSet, rule: str, name: str | None) -> Entity:
-    """Return the entity whose keys a rule's alerts have.
+    """Return the entity that a rule groups by.
 
     Raises:
-        UsageError: there is no such rule or entity, or the rule is by another one.
+        UsageError: there is no such rule or entity, the rule is retired, or it groups by another entity.
     """
-    rules.version_of(rule)  # or say which there are
+    rules.version_of(rule)  # raises an error that lists the rules
     if name not in (None, ACCOUNT, *store.settings.entities):
         known = ", ".join((ACCOUNT, *store.settings.entities))
         raise UsageError(f"there is no entity '{name}'; there are {known}")
@@ -183,10 +183,10 @@ def _entity_of(store: Store, rules: RuleSet, rule: str, name: str | None) -> Ent
 
 
 def _evaluated_by(store: Store, rules: RuleSet, name: str) -> set[str]:
-    """Return the entities by which streams evaluate a rule."""
+    """Return the entities that streams group by to evaluate a rule."""
     try:
         return {*list_entries.entities_of(RuleSet(rules.evaluated), name, store.settings)}
-    except UsageError:  # a column of it is gone
+    except UsageError:  # a column of the rule is gone
         return set()
 
 
@@ -199,7 +199,7 @@ def _state(entry: Entry, entities: set[str], now: datetime) -> str:
 
 
 def _newest(store: Store, now: datetime, ends_at: datetime) -> datetime | None:
-    """Return the newest event time in silver that is ahead of the clock, before an end; later ones do not matter."""
+    """Return the newest event time in silver between ``now`` and an end; None if no row is ahead of the clock."""
     silver = tables.SILVER_TRANSACTIONS
     ahead = f"date >= {value(now.date())} AND timestamp >= {value(now)} AND timestamp < {value(ends_at)}"
     rows = store.query(f"SELECT max(timestamp) AS newest FROM {silver.name} WHERE {ahead}", silver)

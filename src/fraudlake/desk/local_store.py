@@ -1,4 +1,4 @@
-"""Local store: the tables of a lake on this machine become Arrow rows, and rows are written, without Spark."""
+"""Local store: reads and writes the tables of a lake on this machine with delta-rs, without Spark."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from fraudlake.tables import Table
 
 _ANSWERS = 64 << 20
-"""Bytes of answers to queries that are kept: a desk shows the same cases to many people."""
+"""Bytes of cached answers to queries: a desk shows the same cases to many people."""
 _COMPACT_EVERY = 20
 """Commits after which a table's files are compacted: every page reads the events and verdicts that people write."""
 _CORES = os.cpu_count() or 1
 
 
 class LocalStore(Store):
-    """A lake on this machine. It is read and written by delta-rs, and neither starts Spark nor loads pyspark.
+    """A lake on this machine, read and written by delta-rs; neither starts Spark nor loads pyspark.
 
     Raises:
         MissingLakeError: there is no lake.
@@ -60,14 +60,14 @@ class LocalStore(Store):
         self.settings = self._defined()
 
     def has(self, table: Table) -> bool:
-        """Return whether a table is there."""
+        """Return whether a table exists."""
         return self._opened.commit(self._folder(table)) is not None
 
     def query(self, statement: str, *read: Table) -> pa.Table:
         """Return the rows of a query: see :meth:`Store.query`.
 
         Raises:
-            UsageError: a table has deleted rows that delta-rs does not see.
+            UsageError: a table has deletion vectors, which delta-rs does not apply.
         """
         folders = {table.name: self._folder(table) for table in read}
         commits = tuple(self._opened.commit(folders[table.name]) for table in read)
@@ -82,7 +82,7 @@ class LocalStore(Store):
         """Return the rows of a query over tables of any names: see :meth:`Store.ask`.
 
         Raises:
-            UsageError: a table has deleted rows that delta-rs does not see.
+            UsageError: a table has deletion vectors, which delta-rs does not apply.
         """
         folders = {name: self.root / "tables" / name for name in sorted(names)}
         commits = {name: self._opened.commit(folder) for name, folder in folders.items()}
@@ -90,7 +90,7 @@ class LocalStore(Store):
         return self._answers.get(statement, tuple(commits.values()), lambda: self._opened.query(statement, present))
 
     def _run(self, statement: str, folders: Mapping[str, Path]) -> pa.Table:
-        # More queries at once would make all of them slower. The one whose turn it is does not queue with others.
+        # More queries than cores would slow all of them down. The thread that writes does not wait for a slot.
         with nullcontext() if self._writer == get_ident() else self._running:
             return self._opened.query(statement, folders)
 
@@ -105,7 +105,7 @@ class LocalStore(Store):
                 self._writer = 0
 
     def together(self, carry_out: Callable[[Any, Sequence[Asked]], list[Answer]], asked: Asked) -> Answer:
-        """Carry something out in one turn with what others ask for meanwhile: see :meth:`Store.together`."""
+        """Run a call batched with those of other threads, in one turn: see :meth:`Store.together`."""
 
         def in_turn(all_: Sequence[Asked]) -> list[Answer]:
             with self.in_turn():
@@ -135,7 +135,7 @@ class LocalStore(Store):
         conflict.retried(lambda: write_deltalake(self._open(table), made, mode="overwrite", predicate=condition))
 
     def _insert(self, table: Table, rows: pa.Table, keys: Sequence[str], is_whole: bool = False) -> None:
-        # Of two commits at once Delta would refuse one, and a conflict costs longer than an insertion.
+        # Delta would refuse one of two concurrent commits, and a conflict takes longer than an insertion.
         with FileLock(self.root / f".{table.name}.lock"):
             self._writer_of(table, self._written.now(self._folder(table))).insert_rows(rows, keys, is_whole)
 
@@ -143,7 +143,7 @@ class LocalStore(Store):
         with FileLock(self.root / ".lock"):
             if not self.has(table):
                 folder = self._folder(table)
-                shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed here: it has no commit
+                shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed here: it has no commit
                 DeltaTable.create(folder, table.schema, configuration=dict(table.properties))
 
     def _writer_of(self, table: Table, delta: DeltaTable | None = None) -> DeltaRsWriter:
@@ -161,7 +161,7 @@ class LocalStore(Store):
         return DeltaRsWriter(delta, self._folder(table), table, self.root / "spool", compact, _COMPACT_EVERY)
 
     def _stand_in(self, table: Table) -> Path:
-        """Return the folder of an empty table, for one that is not there."""
+        """Return the folder of an empty table, which stands in for a missing one."""
         folder = self._stand_ins / table.name
         with self._standing_in:
             DeltaTable.create(folder, table.schema, mode="ignore")

@@ -1,4 +1,4 @@
-"""Marks: ids of payments, which an analyst calls fraud, become rows with their amounts."""
+"""Marks: looks up the payments that an analyst marks as fraud, and their amounts."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from fraudlake.desk.store import Store
 
 BEFORE, AFTER = 90, 7
-"""Days before and after what an item is about, of which payments can be marked."""
+"""Payments can be marked from so many days before an item's own days to so many after."""
 
 
 def rows(store: Store, item: Item, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return payments that can be marked: ``transaction_id, account_id, timestamp, amount`` by their ids."""
+    """Return those of some payments that can be marked, by id: ``transaction_id, account_id, timestamp, amount``."""
     return payments.by_id(store, ids, days(item))
 
 
 def amounts(store: Store, item: Item, ids: Iterable[str]) -> dict[str, float]:
-    """Return the amounts of payments, in account currency, by their ids, in the order of these.
+    """Return the amounts of payments, in account currency, by id and in the order given.
 
     Raises:
-        UsageError: there is no such payment in the days around what the item is about.
+        UsageError: a payment does not exist on the days around the item's own.
     """
     wanted = list(dict.fromkeys(ids))
     if not wanted:
@@ -40,7 +40,7 @@ def amounts(store: Store, item: Item, ids: Iterable[str]) -> dict[str, float]:
 
 
 def of_cases(store: Store, items: Iterable[Item]) -> dict[str, float]:
-    """Return the amounts, in account currency, of the payments that raised cases, by their ids; others have none."""
+    """Return the amounts, in account currency, of the payments that raised cases, by id; drawn accounts are skipped."""
     raised = [item for item in items if item.case_id is not None]
     ids = [id_ for item in raised for id_ in item.transaction_ids]
     if not ids:
@@ -51,6 +51,6 @@ def of_cases(store: Store, items: Iterable[Item]) -> dict[str, float]:
 
 
 def days(item: Item) -> Window:
-    """Return the days of which payments of an item can be marked."""
+    """Return the days whose payments can be marked for an item."""
     assert item.about is not None  # it is a case, or was drawn
     return Window(item.about.first - timedelta(days=BEFORE), item.about.last + timedelta(days=AFTER))

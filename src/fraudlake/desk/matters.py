@@ -1,4 +1,4 @@
-"""Matters: what analysts know to belong together becomes a case: payments without an alert, or two cases as one."""
+"""Matters: opens cases by hand for payments without an alert, and merges and separates cases."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def open_case(
 ) -> Event:
     """Open a case of payments of an account, and return the event.
 
-    It is in the queue that people work on: the latest one, or without any that of the day.
+    The case joins the latest queue; if there is none, that of the current day.
 
     Args:
         store: the lake's tables.
@@ -39,12 +39,12 @@ def open_case(
         payments: ids of its payments.
         analyst: who opens it.
         reason: why; it must be given.
-        event_id: the event's id, which gives the case its own.
+        event_id: the event's id, from which the case's id is derived.
         now: the time; by default this machine's.
 
     Raises:
-        UsageError: no payment or reason is given, or a payment is not one of the account.
-        FraudlakeError: an open case that was opened by hand has one of the payments.
+        UsageError: no payment or reason is given, or a payment is not of the account.
+        FraudlakeError: another case that was opened by hand and is still open has one of the payments.
     """
     ids, time = [*dict.fromkeys(payments)], now or datetime.now(UTC)
     if not ids:
@@ -85,7 +85,7 @@ def merge(
     """
 
     def make(before: State) -> Event:
-        # Both are read after the last event: if somebody is faster, this is called again.
+        # Both are read anew in each attempt: `review.record` calls this again if another event is written first.
         one, other = _case(store, name), _case(store, into)
         if one.item.item_id == other.item.item_id:
             raise UsageError(f"{name} and {into} are one case already")
@@ -105,7 +105,7 @@ def merge(
 def separate(
     store: Store, name: str, analyst: str, reason: str | None, event_id: str, now: datetime | None = None
 ) -> Event:
-    """Make a case that is a part of another one a case of its own again, and return the event.
+    """Separate a part from the case that it was merged into, and return the event.
 
     Args:
         store: the lake's tables.
@@ -117,7 +117,7 @@ def separate(
 
     Raises:
         UsageError: the id is not that of a part, or no reason is given.
-        FraudlakeError: a verdict on the whole is about payments of the part, or another analyst holds it.
+        FraudlakeError: a verdict on the whole covers payments of the part, or another analyst holds the whole.
     """
 
     def make(before: State) -> Event:
@@ -149,7 +149,7 @@ def _case(store: Store, name: str) -> Named:
 
 
 def _require_new(store: Store, item: Item, now: datetime) -> None:
-    """Refuse payments that an open case has which was opened by hand."""
+    """Refuse payments that belong to a case that was opened by hand and is still open."""
     for case in opened.rows(store, lambda event: event.account_id == item.account_id):
         both = set(item.transaction_ids).intersection(case["transaction_ids"])
         named = items.find(store, case["case_id"]) if both else None

@@ -1,4 +1,4 @@
-"""Merges: the events that merge and separate cases become cases with parts, by the names that cases have now."""
+"""Merges: derives from the events which cases are now parts of others, by the current ids of the cases."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Merges:
-    """Which cases are parts of others; all ids are present ones."""
+    """Which cases are parts of others, all by their current ids."""
 
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The cases that were ever merged, each as it is alone."""
+    """The cases that events merge or separate, each without its parts."""
     into: dict[str, str] = field(default_factory=dict)
     """The case that another one is a part of, by the part's id."""
     by: dict[str, Event] = field(default_factory=dict)
@@ -33,20 +33,20 @@ class Merges:
     """Number of the last event that merged or separated cases."""
 
     def whole(self, case_id: str) -> str:
-        """Return the case that a case is a part of, directly or not; of one that is no part, that itself."""
+        """Return the case that a case is a part of, directly or not, or the case itself if it is no part."""
         while case_id in self.into:
             case_id = self.into[case_id]
         return case_id
 
     def parts(self, case_id: str) -> list[str]:
-        """Return a case, then those that are parts of it, directly or not."""
+        """Return a case, then its parts, direct or not."""
         found = [case_id]
-        for one in found:  # it grows
+        for one in found:  # the list grows
             found += [part for part, into in self.into.items() if into == one]
         return found
 
     def item(self, case: Mapping[str, Any], day: date | None = None) -> Item:
-        """Return a case as an item that is about the payments of all of its parts; only its own names name it."""
+        """Return the item of a case with the payments of all of its parts; ``names`` are its own only."""
         if not self.last:  # nothing was ever merged
             return cases.item(case, day)
         own, ids = replace(cases.item(case, day), as_of=self.last), self.parts(case["case_id"])
@@ -59,7 +59,7 @@ class Merges:
         return replace(own, transaction_ids=tuple(paid), about=about, parts=parts)
 
     def row(self, store: Store, case: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the row of a case with what all of its parts have."""
+        """Return the row of a case, aggregated over all of its parts."""
         rows = [self.rows.get(id_, case) for id_ in self.parts(case["case_id"])]
         if len(rows) == 1:
             return {**case}
@@ -68,7 +68,7 @@ class Merges:
         silver, where = SILVER_TRANSACTIONS, f"{item.about.sql} AND {one_of('transaction_id', item.transaction_ids)}"
         counts = f"count(DISTINCT account_id) AS accounts, {bounded_sum('amount')} AS amount_at_risk"
         (known,) = store.query(f"SELECT {counts} FROM {silver.name} WHERE {where}", silver).to_pylist()
-        if known["amount_at_risk"] is None:  # the payments are older than the lake keeps
+        if known["amount_at_risk"] is None:  # row_retention has removed the payments
             known = {name: sum(row[name] for row in rows) for name in known}
         return {
             **case,
@@ -82,9 +82,9 @@ class Merges:
         }
 
     def decisions(self, store: Store, decisions: Mapping[str, Event]) -> dict[str, Event]:
-        """Return what the verdicts on whole cases say of each part alone, by the part's id.
+        """Return the verdicts on whole cases, split among their parts, by the part's id.
 
-        The payments that an analyst has marked beyond those of the parts stay with the whole.
+        Marked payments that belong to no part stay with the whole.
         """
         decided = {
             part: decisions[whole]
@@ -101,7 +101,7 @@ class Merges:
             about = tuple(id_ for id_ in event.transaction_ids if id_ in own)
             fraud = tuple(id_ for id_ in event.fraud_ids if id_ in own)
             verdict: Verdict | None = "genuine" if event.verdict == "fraud" and not fraud else event.verdict
-            # Payments may be older than the lake keeps.
+            # row_retention may have removed payments.
             are_known = bool(fraud) and known.keys() >= {*fraud}
             amount = bounded(sum(known[id_]["amount"] for id_ in fraud)) if are_known else None
             if about:  # it may have become a part after the verdict
@@ -117,8 +117,8 @@ NONE = Merges()
 def of(store: Store) -> Merges:
     """Return the merges of a lake.
 
-    A merge that has lost its meaning counts no more: the cases have become one by a late alert, the other case is gone,
-    or late alerts have closed a circle, which then lacks the last merge.
+    A merge is ignored if a late alert has joined the two cases, if the other case is gone, or if it would close a
+    cycle that late alerts have made possible.
     """
     events = [event for event in review.of_matters(store) if event.kind != cases.OPENED]
     names = {name for event in events for name in (event.item_id, event.merged_into) if name}

@@ -1,22 +1,21 @@
-"""What is missed: the drawn share of review queues becomes estimates of the fraud that no list had, with intervals.
+"""What is missed: estimates the fraud that no queue listed, with intervals, from the accounts drawn at random.
 
 A day's queue lists cases by their priority, and draws accounts at random among all others that paid on that day. There
 are two kinds of fraud among the others: nothing flagged it, or alerts did and the queue was too short for its case.
 Each drawn account represents ``population / drawn`` of them (Horvitz and Thompson, 1952), so the sum of these weights
-over drawn fraud is an unbiased estimate, whatever the list is good at. An amount is that of the payments that are
-marked as fraud.
+over drawn fraud is an unbiased estimate, however good the list is. An amount is that of the payments marked as fraud.
 
-The intervals (:mod:`fraudlake.model.intervals`) hold the truth with 90 %, also if the draws have few frauds or none. No
-limit contradicts what was seen: if all are drawn, the interval is their count. The upper limit of an amount takes
-accounts that no draw has seen for those that spent the most, and nobody is defrauded of more than was spent: with few
-draws and a heavy tail it is far above the estimate, and nothing better can be said. It follows Stringer's bound of
+The intervals (:mod:`fraudlake.model.intervals`) cover the truth with 90 %, even if the draws have few frauds or none.
+No limit contradicts the observations: if all accounts are drawn, the interval is their count. The upper limit of an
+amount assumes that undrawn accounts with fraud are those that spent the most, and that all they spent was fraud: with
+few draws and a heavy tail it is far above the estimate, and no tighter bound is known. It follows Stringer's bound of
 auditors (Bickel, International Statistical Review 60, 1992).
 
-A drawn account that nobody has decided is like the decided ones of its day: these represent it, too. One that is
-``unsure`` is so for the estimate; for the limits it may be either. A listed case without a verdict is neither found nor
-missed. A day without any decided draw tells nothing about its others: it is left out, with its cases. Verdicts are
-taken to be right, and a wrong one on a drawn account weighs as much as all that it represents: two analysts should look
-at each drawn account that is called fraud.
+A drawn account that nobody has decided is represented by the decided ones of its day. So is an ``unsure`` one in the
+estimate; in the limits it may be either. A listed case without a verdict is neither found nor missed. A day without any
+decided draw says nothing about its other accounts: it is left out, with its cases. Verdicts are assumed to be right,
+and a wrong one on a drawn account has the weight of all accounts that it represents, so two analysts should look at
+each drawn account that is called fraud.
 """
 
 from __future__ import annotations
@@ -46,19 +45,19 @@ FRAUD, GENUINE, UNSURE = "fraud", "genuine", "unsure"
 
 
 Spent = Callable[[list[date], int, int], "Floats | None"]
-"""Returns the largest amounts that accounts which no list had spent on some days, in account currency, descending: so
-many of them. None if fewer accounts are known than a given number."""
+"""From days, a number and a population, returns so many of the largest daily amounts of unlisted accounts, in account
+currency, descending; None if fewer accounts than the population are known."""
 
 
 @dataclass(frozen=True)
 class Others:
-    """Fraud of accounts that no list had, summed over the days; those that were drawn are among them."""
+    """Fraud of accounts that were not listed, drawn ones included, summed over the days."""
 
     drawn: int
     """Drawn accounts with fraud."""
     accounts: Estimate
     amount: Estimate
-    """In account currency. Its upper limit is infinite if nobody knows what the others spent."""
+    """In account currency; the upper limit is infinite if the spending of the other accounts is unknown."""
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for ``--json``."""
@@ -67,7 +66,7 @@ class Others:
 
 @dataclass(frozen=True)
 class Missed:
-    """What the lists of some days found and missed; items are a case each, or a drawn account of a day.
+    """Fraud that the lists of some days found and missed; an item is a case, or a drawn account of a day.
 
     ``naive_recall`` is the share of the known fraud that was listed, and ``precision`` the share of the decided cases
     that are fraud. Amounts are in account currency.
@@ -76,11 +75,11 @@ class Missed:
     first: date
     last: date
     days: int
-    """Days with a decided draw, which alone count."""
+    """Days with a decided draw; others are left out."""
     cases: int
     """Listed cases with a verdict of fraud or genuine."""
     found: int
-    """Those that are fraud."""
+    """Listed cases with a verdict of fraud."""
     found_amount: float
     drawn: int
     """Drawn accounts with such a verdict."""
@@ -95,9 +94,9 @@ class Missed:
     reviewed: Estimate
     """Fraud that was listed and found, as a share of all."""
     unflagged: Others
-    """What nothing flagged."""
+    """Fraud that nothing flagged."""
     unreviewed: Others
-    """What was flagged, and no list had."""
+    """Fraud that was flagged, but not listed."""
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for ``--json``."""
@@ -114,15 +113,15 @@ def over(
     amounts: Mapping[str, float] | None = None,
     spent: Spent | None = None,
 ) -> Missed | None:
-    """Estimate what the lists of some days missed; None if no day has a decided draw.
+    """Estimate the fraud that the lists of some days missed; None if no day has a decided draw.
 
     Args:
         queue: rows of ``gold_review_queue``, :data:`QUEUE_COLUMNS`.
         verdicts: the latest verdict on each decided item, ``fraud``, ``genuine`` or ``unsure``, by its id.
         first: the first day that counts; None: the first of the queue.
         last: the last day that counts; None: the last of the queue.
-        amounts: amounts of fraud by item; other items of fraud have their amount at risk.
-        spent: what the others spent; None: it is not known.
+        amounts: amounts of fraud by item; items without an entry count with their amount at risk.
+        spent: the largest amounts of unlisted accounts; None: unknown.
     """
     items = _items(queue, verdicts, amounts or {})
     in_range = np.ones(len(items), bool)
@@ -138,7 +137,7 @@ def _items(queue: pa.Table, verdicts: Mapping[str, str], amounts: Mapping[str, f
     rows: pd.DataFrame = queue.select(QUEUE_COLUMNS).to_pandas()
     items = rows.sort_values("day", kind="stable").drop_duplicates("item_id")
     items["verdict"] = items["item_id"].map(verdicts)
-    items["is_flagged"] = items["is_flagged"].eq(True)  # of a case it is null
+    items["is_flagged"] = items["is_flagged"].eq(True)  # null for a case
     items["amount"] = (
         items["item_id"].map(amounts).fillna(items["amount_at_risk"]).astype(float).clip(-MOST_AMOUNT, MOST_AMOUNT)
     )
@@ -146,14 +145,14 @@ def _items(queue: pa.Table, verdicts: Mapping[str, str], amounts: Mapping[str, f
 
 
 def with_weights(queue: pa.Table, verdicts: Mapping[str, str]) -> pd.DataFrame:
-    """Return the items of queues, as :func:`over` takes them, of the days that have a decided draw, with ``weight``."""
+    """Return the items of days with a decided draw, with ``weight``; the arguments are those of :func:`over`."""
     return _with_weights(_items(queue, verdicts, {}))
 
 
 def _with_weights(items: pd.DataFrame) -> pd.DataFrame:
-    """Return the items of the days that have a decided draw, with how many accounts one represents.
+    """Return the items of days with a decided draw, with the number of accounts that each represents.
 
-    ``weight`` is that of decided ones, and ``least_weight`` that of all which somebody looked at.
+    ``weight`` counts decided draws only; ``least_weight`` counts ``unsure`` ones, too, so it is never larger.
     """
     is_drawn = items["kind"] == DRAWN
     decided = (
@@ -176,7 +175,7 @@ def _estimated(items: pd.DataFrame, spent: Spent | None) -> Missed | None:
     sample = _Sample(covered[is_drawn], spent)
     flagged, all_ = sample.drawn["is_flagged"], sample.drawn["is_flagged"].notna()
     fraud = int((is_drawn & is_fraud).sum())
-    # Of two sums each has half of what may go wrong (Bonferroni).
+    # Two intervals share the error probability (Bonferroni).
     unflagged, unreviewed = (sample.accounts(part, (1 + CONFIDENCE) / 2) for part in (~flagged, flagged))
     return Missed(
         first=covered["day"].min(),
@@ -201,7 +200,7 @@ _NONE = Estimate(0.0, 0.0, 0.0)
 
 
 class _Sample:
-    """Drawn accounts of some days, which represent all others of these."""
+    """Drawn accounts of some days, which represent all unlisted accounts of those days."""
 
     def __init__(self, drawn: pd.DataFrame, spent: Spent | None) -> None:
         self.drawn, self._spent = drawn, spent
@@ -210,7 +209,7 @@ class _Sample:
         self._is_seen = self._is_fraud | self._is_unsure | (drawn["verdict"] == GENUINE)
 
     def others(self, is_part: pd.Series[bool]) -> Others:
-        """Estimate the fraud of a part of all others, which a condition on the drawn ones says."""
+        """Estimate the fraud among unlisted accounts that fulfil a condition, given for the drawn ones."""
         return Others(int((is_part & self._is_fraud).sum()), self.accounts(is_part), self._amount(is_part))
 
     def accounts(self, is_part: pd.Series[bool], confidence: float = CONFIDENCE) -> Estimate:
@@ -232,7 +231,7 @@ class _Sample:
         return Estimate(value, max(low, seen), max(self._most_amount(may_be, most), value, seen))
 
     def _most_amount(self, may_be: pd.DataFrame, most: float) -> float:
-        """Return the upper limit of an amount: see the module.
+        """Return the upper limit of an amount: see the module docstring.
 
         Args:
             may_be: the drawn accounts that may be fraud.
@@ -256,7 +255,7 @@ def _share(part: float, whole: float) -> float | None:
 
 
 def _recall(found: int, further: Estimate, missed: Estimate) -> Estimate:
-    """Return ``found`` and further fraud as a share of these and the missed; nothing is known from nothing."""
+    """Return found and further fraud as a share of all fraud; the interval is 0 to 1 if there is none."""
     value = _share(found + (further.value or 0.0), found + (further.value or 0.0) + (missed.value or 0.0))
     low, high = (
         _share(found + more, found + more + less)
@@ -266,7 +265,7 @@ def _recall(found: int, further: Estimate, missed: Estimate) -> Estimate:
 
 
 def weights(queue: pa.Table, verdicts: Mapping[str, str]) -> dict[str, float]:
-    """Return how many each decided item represents, by its id: of a listed case 1.
+    """Return the number of accounts that each decided item represents, by id; 1 for a listed case.
 
     The arguments are those of :func:`over`. Items of days without a decided draw are left out.
     """
@@ -282,7 +281,7 @@ def total(hits: Floats, others: Floats, of: float, confidence: float = CONFIDENC
         hits: the weights of drawn units that are hits: the number of units that each represents.
         others: the weights of the other drawn units.
         of: the number of units.
-        confidence: the probability with which the interval holds the truth.
+        confidence: the probability with which the interval covers the truth.
     """
     largest = float(max(hits.max(initial=0), others.max(initial=0)))
     low, high = intervals.of_sum(hits, largest, confidence)

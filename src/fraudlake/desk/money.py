@@ -1,4 +1,4 @@
-"""Money: declared columns named ``currency`` or ``country`` become what amounts and payments are shown with."""
+"""Money: finds the currency and country of payments in declared columns whose names end with these nouns."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 def declared(settings: Settings, noun: str) -> list[str]:
-    """Return the declared columns named by a noun, such as ``currency`` or ``card_currency``."""
+    """Return the declared columns whose names are or end with a noun, such as ``currency`` or ``card_currency``."""
     return _of_noun(tuple(settings.columns), noun)
 
 
-@lru_cache  # a page asks for each payment
+@lru_cache  # a page calls this for each payment
 def _of_noun(columns: tuple[str, ...], noun: str) -> list[str]:
     return [name for name in columns if name.lower().rpartition("_")[2] == noun]
 
 
 def currencies(settings: Settings, rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return what the amounts of rows of ``silver_transactions`` are in; nothing if no column says so."""
+    """Return the currencies of rows of ``silver_transactions``; empty if no declared column has them."""
     names = declared(settings, "currency")
     given = {row.get(name) for row in rows for name in names} - {None}
     return sorted({shown(str(one)) for one in given})
@@ -52,7 +52,7 @@ def of_queue(store: Store, queued: Sequence[Queued]) -> dict[str, list[str]]:
     days = [one.item.about for one in queued if one.item.about]
     if not wanted or not days:
         return {}
-    # Silver has a column that was declared just now after its next commit.
+    # Silver gets a newly declared column only with its next commit.
     present = store.query(f"SELECT * FROM {silver.name} LIMIT 0", silver).column_names
     names = [name for name in wanted if name in present]
     window = Window(min(day.first for day in days), max(day.last for day in days))

@@ -1,4 +1,4 @@
-"""Opened by hand: the events that open cases become rows like those of ``gold_cases`` and ``gold_review_queue``."""
+"""Opened by hand: makes rows like those of ``gold_cases`` and ``gold_review_queue`` from the events that open cases."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 def id_of(event_id: str) -> str:
-    """Return the id of the case that an event opens; a repetition of the event opens the same one."""
+    """Return the id of the case that an event opens; a repeated event opens the same case."""
     return hashlib.sha256(f"opened {event_id}".encode()).hexdigest()
 
 
 def rows(store: Store, is_wanted: Callable[[Event], bool]) -> list[dict[str, Any]]:
-    """Return cases that were opened by hand, by a condition on the events that opened them.
+    """Return the cases that were opened by hand by events that fulfil a condition.
 
-    Each has the columns of ``gold_cases``, without alerts, and the times of its payments instead of theirs, ``day``,
-    the queue that it is in, ``reasons``, a sentence for that, and ``detected_at``, when it was opened.
+    Each has the columns of ``gold_cases``, without alerts and with the times of its payments; ``detected_at`` is when
+    it was opened. For the queue it also has ``day``, and ``reasons``, a sentence on who opened it and why.
     """
     events = [event for event in review.of_matters(store) if event.kind == cases.OPENED and is_wanted(event)]
     paid = payments.by_id(store, {id_ for event in events for id_ in event.transaction_ids})
@@ -39,7 +39,7 @@ def of_day(store: Store, day: date) -> list[dict[str, Any]]:
 
 
 def named(store: Store, names: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Return cases, of alerts or opened by hand, by ids that name them."""
+    """Return cases, whether of alerts or opened by hand, by their ids or ids of their alerts."""
     found = cases.named(store, names)
     others = {*names} - found.keys()
     by_hand = rows(store, lambda event: event.item_id in others) if others else []
@@ -53,7 +53,7 @@ def queued(case: Mapping[str, Any], rank: int | None = None) -> dict[str, Any]:
 
 
 def _case(event: Event, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    # Payments may be older than the lake keeps.
+    # row_retention may have removed payments.
     paid = [known[id_] for id_ in event.transaction_ids if id_ in known]
     times = [payment["timestamp"] for payment in paid] or [event.at]
     return {

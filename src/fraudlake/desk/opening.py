@@ -1,4 +1,4 @@
-"""Opening: a lake that is open becomes the store of its tables."""
+"""Opening: chooses the store through which the tables of an open lake are read."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def of(lake: Lake) -> Store:
-    """Return the tables of a lake that is open; one on this machine is read without Spark."""
+    """Return the store of an open lake; a lake on this machine is read without Spark."""
     if lake.settings.is_in_workspace:
         return SparkStore(lake)
-    from fraudlake.desk.local_store import LocalStore  # delta-rs, which a workspace has not
+    from fraudlake.desk.local_store import LocalStore  # needs delta-rs, which a workspace lacks
 
     return LocalStore(lake.settings)

@@ -1,4 +1,4 @@
-"""Panels: what the settings name of a customer, a merchant or another key becomes rows, or a line about an error."""
+"""Panels: runs the queries of the settings about a customer, merchant or other key; an error is a line in its panel."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from fraudlake.settings.panels import Panel
 
 ROWS, SECONDS = 20, 10.0
-"""Rows of a panel, and how long its query may take."""
+"""Most rows of a panel, and seconds that its query may take."""
 _LATEST = 100
-"""Payments of an account whose keys have panels, if no case says which ones."""
+"""Latest payments of an account whose keys have panels, if there is no case."""
 _LOG = logging.getLogger(__name__)
 _ASKING = BoundedSemaphore(4)
-"""Queries of panels at once; one that nobody waits for any more counts until it ends."""
+"""Limits concurrent queries of panels; one that has timed out counts until it ends."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A panel with what it has for a key."""
+    """A panel with its rows for a key."""
 
     title: str
     entity: str
@@ -44,11 +44,11 @@ class Shown:
     is_more: bool = False
     """Whether there are more than :data:`ROWS`."""
     error: str = ""
-    """Why there is nothing, in a line."""
+    """Why there are no rows, in a line."""
 
 
 def of_item(store: Store, item: Item, about: Window) -> list[Shown]:
-    """Return the panels of an item, or of an account: of its account or key, and of keys that its payments have.
+    """Return the panels of an item or an account: for its account or key, and for the keys of its payments.
 
     Args:
         store: the lake's tables.
@@ -63,7 +63,7 @@ def of_item(store: Store, item: Item, about: Window) -> list[Shown]:
 
 
 def first_row(store: Store, panel: Panel, key: object) -> dict[str, Any]:
-    """Return the first row of a panel for a key, by column; nothing if it has none.
+    """Return the first row of a panel for a key, by column; empty if there is none.
 
     Raises:
         UsageError: its query fails.
@@ -82,7 +82,7 @@ def _latest(store: Store, account: str, about: Window) -> list[dict[str, Any]]:
 
 
 def _keys(store: Store, panel: Panel, item: Item, rows: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """Return the keys that a panel is about; None if its entity has none."""
+    """Return the keys for which to show a panel; None in place of a key if the entity has not exactly one column."""
     if panel.entity == ACCOUNT:
         accounts = [row["account_id"] for row in rows] if item.entity != ACCOUNT else []
         return [*dict.fromkeys([item.account_id, *accounts])][: history.KEYS]
@@ -99,7 +99,7 @@ def _shown(store: Store, panel: Panel, key: Any) -> Shown:
         return Shown(panel.title, panel.entity, "", error=wrong)
     try:
         found = _in_time(store, panel.statement(value(key), ROWS + 1), panel.words)
-    except Exception as error:  # of DataFusion, a warehouse or Delta; a table may be anybody's
+    except Exception as error:  # from DataFusion, a warehouse or Delta: the query may read any table
         _LOG.warning("panel %s failed: %s", panel.title, error)
         return Shown(panel.title, panel.entity, str(key), error=first_line(error))
     rows = [tuple(row.values()) for row in found.to_pylist()]
@@ -110,8 +110,9 @@ def _in_time(store: Store, statement: str, names: frozenset[str]) -> pa.Table:
     """Return the rows of a query.
 
     Raises:
-        FraudlakeError: it takes too long, or others do.
+        FraudlakeError: the query takes too long, or waits too long for others.
     """
+    # A query cannot be cancelled: after the timeout it goes on in its thread, and counts until it ends.
     answers: SimpleQueue[pa.Table | Exception] = SimpleQueue()
 
     def ask() -> None:

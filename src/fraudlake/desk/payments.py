@@ -1,4 +1,4 @@
-"""Payments: ids become rows of ``silver_transactions``."""
+"""Payments: looks up rows of ``silver_transactions`` by id."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def by_id(store: Store, ids: Iterable[str], window: Window | None = None) -> dict[str, dict[str, Any]]:
-    """Return payments, ``transaction_id, account_id, timestamp, amount``, by their ids; others are not there.
+    """Return payments, ``transaction_id, account_id, timestamp, amount``, by id; unknown ids are left out.
 
     Args:
         store: the lake's tables.
         ids: the ids.
-        window: the days that have them, since by the id alone no file can be left out; None: they are not known.
+        window: their days, by which Delta skips files, as it cannot by the id; None: unknown.
     """
     wanted = sorted({*ids})
     if not wanted:

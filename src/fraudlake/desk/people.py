@@ -1,4 +1,4 @@
-"""People: the events of the review become what each person did in some days, and what is open."""
+"""People: counts the verdicts and other work of each person on some days, and the items that are still open."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class Work:
-    """What a person did in some days."""
+    """The work of a person on some days."""
 
     name: str
     verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(review.VERDICTS, 0))
-    """How often each verdict, corrections included."""
+    """Number of times they gave each verdict, corrections included."""
     fraud_amount: float = 0.0
     """Amounts of the payments that they marked as fraud, in account currency."""
     overturned: int = 0
-    """Verdicts of theirs that a colleague's next verdict contradicts."""
+    """Their verdicts that a colleague's next verdict contradicts."""
     withdrawn: int = 0
     """Verdicts that they took back."""
     set_aside: int = 0
@@ -36,7 +36,7 @@ class Work:
     held: int = 0
     """Items that they hold now."""
     seconds: list[float] = field(default_factory=list)
-    """The time from taking an item to the verdict on it, of each that they took themselves."""
+    """Seconds from taking an item to the verdict on it, for each item that they took themselves."""
 
     @property
     def decided(self) -> int:
@@ -51,14 +51,14 @@ class Work:
 
 @dataclass(frozen=True)
 class Total:
-    """What all people did in some days, and what is left of the queues of these."""
+    """The work of all people on some days, and the state of the queues of those days."""
 
     queued: int
     """Items of the queues."""
     open: int
-    """Those without a verdict."""
+    """Items without a verdict."""
     late: int
-    """Those that have been open for longer than they should be."""
+    """Items that are overdue."""
     verdicts: dict[str, int]
     """How often each verdict was given, corrections included."""
     fraud_amount: float
@@ -67,11 +67,11 @@ class Total:
     withdrawn: int
     set_aside: int
     median_seconds: float | None
-    """The median time from taking an item to the verdict on it."""
+    """Median seconds from taking an item to the verdict on it."""
 
 
 def total(people: Iterable[Work], queued: Iterable[Queued]) -> Total:
-    """Add up what people did, beside the items of the queues of the same days."""
+    """Sum the work of people, and count the items of the queues of the same days."""
     people, queued = [*people], [one for one in queued if not one.is_repeated]
     seconds = [second for work in people for second in work.seconds]
     return Total(
@@ -88,7 +88,7 @@ def total(people: Iterable[Work], queued: Iterable[Queued]) -> Total:
 
 
 def of_events(events: Iterable[Event], window: Window, now: datetime) -> list[Work]:
-    """Return the work of everybody who did something in some days (UTC), or holds an item now, by name.
+    """Return the work of everybody who was active on some days (UTC) or holds an item now, sorted by name.
 
     Args:
         events: all events in the order of their numbers.
@@ -126,6 +126,7 @@ def _add(people: dict[str, Work], events: list[Event], window: Window) -> None:
             _of(people, event.analyst).withdrawn += 1
         if event.kind in ("waiting", "assigned", "escalated") and is_counted:
             _of(people, event.analyst).set_aside += 1
+        # Notes and files are part of the work between taking an item and deciding on it.
         if event.kind not in ("noted", "attached"):
             taken = event if event.kind == "taken" else None
         if event.is_verdict or event.kind == "withdrawn":

@@ -1,8 +1,8 @@
-"""Precision: the alerts of a rule, with what verdicts say of them, become the share that is right.
+"""Precision: estimates the share of a rule's alerts that are fraud, from verdicts and random draws.
 
 An alert is decided if one of its payments has a verdict of fraud or genuine, and right if one of them is fraud, as in a
-backtest (:mod:`fraudlake.detection.report`). Analysts choose what they decide on, so the share of the decided alerts
-says little about the others: of these, the accounts that queues draw at random tell.
+backtest (:mod:`fraudlake.detection.report`). Analysts choose which alerts they decide, so the share among these says
+little about the others. The accounts that queues draw at random represent the others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNKNOWN = Estimate(None, 0.0, 1.0)
 
 
 class _Weighted(NamedTuple):
-    """Fields of :class:`Precision` that draws tell."""
+    """The fields of :class:`Precision` that are estimated from draws."""
 
     weighted: Estimate = UNKNOWN
     of_queues: int = 0
@@ -50,15 +50,15 @@ class Precision:
 
     alerts: int
     decided: int
-    """Those that have a verdict."""
+    """Alerts with a verdict."""
     right: int
-    """Those of them that are fraud."""
+    """Decided alerts that are fraud."""
     weighted: Estimate = UNKNOWN
-    """Share of all alerts that are right, of the days whose queue has a decided draw."""
+    """Estimated share of right alerts among all alerts of days whose queue has a decided draw."""
     of_queues: int = 0
-    """Alerts of these days."""
+    """Number of alerts on those days."""
     drawn: int = 0
-    """Those of them that were on no list, and whose account was drawn and decided."""
+    """Those of them that were not listed, and whose account was drawn and decided."""
 
     @property
     def value(self) -> float | None:
@@ -77,11 +77,11 @@ NONE = Precision(0, 0, 0)
 def of_rules(
     store: Store, reviewed: Reviewed | None, window: Window, rule: str | None = None
 ) -> dict[tuple[str, int], Precision]:
-    """Return the precision of each version of a rule, live and in the shadow, that has alerts on some days.
+    """Return the precision of each live or shadow version of a rule that has alerts on some days.
 
     Args:
         store: the lake's tables.
-        reviewed: what was reviewed; None: there is no weighted precision.
+        reviewed: queues and decisions; without them (None) there is no weighted precision.
         window: the days of the alerts (UTC).
         rule: the rule; None: all.
     """
@@ -101,7 +101,7 @@ def of_rules(
 
 
 def by_rule(store: Store) -> dict[str, tuple[int, int]]:
-    """Return for each rule how many of its alerts, of all days, are decided, and how many of these are right."""
+    """Return the number of decided alerts of each rule on all days, and the number of right ones."""
     statement = _counts(store, SILVER_ALERTS, "true", by="rule")
     rows = store.query(statement, SILVER_ALERTS, SILVER_VERDICTS).to_pylist()
     return {row["rule"]: (row["decided"], row["right_alerts"]) for row in rows if row["decided"]}
@@ -115,10 +115,10 @@ def _counts(store: Store, table: Table, condition: str, by: str = "rule, version
 
 
 def of_queues(store: Store, condition: str) -> pa.Table:
-    """Return the alerts of days with a queue, live and in the shadow, that fulfil a condition in SQL.
+    """Return the alerts of live and shadow rules, on days with a queue, that fulfil a condition in SQL.
 
     Their columns are ``rule, version, alert_id, account_id, day`` (the date of ``timestamp``), and ``is_fraud``, which
-    is 1 or 0, or null if nothing is decided.
+    is 1 or 0, or null without a verdict.
     """
     of_days = f"{condition} AND {_DAY} IN (SELECT day FROM {GOLD_REVIEW_QUEUE.name})"
     return pa.concat_tables(
@@ -128,7 +128,7 @@ def of_queues(store: Store, condition: str) -> pa.Table:
 
 
 def _with_verdicts(store: Store, table: Table, condition: str) -> str:
-    """Return a query of alerts, with what the latest verdicts say of them: see :func:`of_queues`."""
+    """Return a query of alerts with their latest verdicts: see :func:`of_queues`."""
     evidence = f"SELECT alert_id, {store.explode}(evidence) AS part FROM {table.name} WHERE {condition}"
     payments = (
         f"SELECT alert_id, transaction_id FROM {table.name} WHERE {condition} UNION ALL "
@@ -152,9 +152,9 @@ def _with_verdicts(store: Store, table: Table, condition: str) -> str:
 def weigh(
     alerts: pa.Table, queue: pa.Table, verdicts: Mapping[str, str], cases: Mapping[str, str]
 ) -> dict[tuple[str, int], _Weighted]:
-    """Return what draws tell of the precision of each version of a rule.
+    """Return the precision of each version of a rule as estimated from draws.
 
-    The accounts of a day are drawn, not single alerts, and one that is drawn represents others with all its alerts.
+    Accounts are drawn, not single alerts, so a drawn account represents others with all of its alerts.
 
     Args:
         alerts: rows of :func:`of_queues`.
@@ -169,7 +169,7 @@ def weigh(
     rows: pd.DataFrame = alerts.to_pandas()
     rows = rows[rows["day"].isin(items["day"])]
     rows["is_listed"] = rows["alert_id"].map(cases).isin(items["item_id"][~is_drawn])
-    # Who has a case in the list is not drawn, so no draw tells of the account's other alerts.
+    # A listed account is never drawn, so no draw represents its other alerts.
     rows["is_listed"] = rows.groupby(["day", "account_id"])["is_listed"].transform("any")
     rows = rows.join(drawn, on=["day", "account_id"])
     by_version = rows.groupby(["rule", "version"])
@@ -190,7 +190,7 @@ def _weighted(rows: pd.DataFrame) -> _Weighted:
 
 
 def _rest(others: pd.DataFrame, drawn: pd.DataFrame) -> Estimate:
-    """Estimate how many alerts that no list had are right."""
+    """Estimate the number of right alerts among those that were not listed."""
     if drawn.empty:
         return Estimate(None if len(others) else 0.0, 0.0, float(len(others)))
     by_account = drawn.groupby(["day", "account_id"]).agg(
@@ -199,7 +199,7 @@ def _rest(others: pd.DataFrame, drawn: pd.DataFrame) -> Estimate:
     hits = (by_account["weight"] * by_account["right"]).to_numpy()
     wrong = by_account["alerts"] - by_account["right"]
     misses = (by_account["weight"] * wrong).to_numpy()
-    # It is known for how many alerts these few stand, so the weights add up to them.
+    # The number of unlisted alerts is known, so the weights are scaled to add up to it.
     scale = len(others) / (hits.sum() + misses.sum())
     largest = scale * float(by_account["weight"].max()) * int(others.groupby(["day", "account_id"]).size().max())
     low, high = intervals.of_sum(hits * scale, largest)

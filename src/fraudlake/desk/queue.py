@@ -1,8 +1,8 @@
-"""Queue: the cases of a day, the most valuable first, and accounts that are drawn among all others.
+"""Queue: lists the cases of a day, the most valuable first, and accounts drawn at random among all others.
 
-A drawn account shows what the list misses. It is drawn uniformly among all accounts that paid on the day and have no
-case in the list, and the queue has the probability of that: :mod:`fraudlake.desk.missed` weighs by it. Drawn accounts
-are spread over the list, so that who does not reach its end reaches some of them.
+Drawn accounts show what the list misses. They are drawn uniformly among all accounts that paid on the day and have no
+case in the list; :mod:`fraudlake.desk.missed` weighs by the probability, which the queue records. They are spread over
+the list, so that an analyst who does not reach its end still sees some of them.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 SEED = 42
 _UNKNOWN = 1 / 2
-"""The precision of a rule whose alerts nobody has judged: that of one fraud in two."""
+"""The precision assumed for a rule without verdicts on its alerts."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """The queue of a day, as rows of ``gold_review_queue`` by rank; ``is_new`` if it was built just now."""
+    """The queue of a day, as rows of ``gold_review_queue`` by rank; ``is_new`` if this call built it."""
 
     day: date
     rows: list[dict[str, Any]]
@@ -49,14 +49,14 @@ def build(
     is_again: bool = False,
     now: datetime | None = None,
 ) -> Built:
-    """Build the queue of a day, unless it is built already.
+    """Build the queue of a day, unless it exists.
 
     Args:
         store: the lake's tables.
         day: the day (UTC); by default the last one that is over and has transactions.
-        size: its items; by default the setting ``queue_size``. Of these, the share ``explore`` is drawn.
+        size: its number of items, by default the setting ``queue_size``; the share ``explore`` of them is drawn.
         seed: seed of the draw.
-        is_again: build it again, if nobody has begun to work on it.
+        is_again: rebuild an existing queue, unless somebody has begun to work on it.
         now: the time; by default this machine's.
 
     Raises:
@@ -96,7 +96,7 @@ def build(
 
 
 def listed(candidates: Iterable[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    """Return so many cases, the most valuable first.
+    """Return the most valuable cases, the most valuable first.
 
     Args:
         candidates: rows with ``priority`` and ``item_id``, by which cases of equal priority are ordered.
@@ -106,7 +106,7 @@ def listed(candidates: Iterable[dict[str, Any]], count: int) -> list[dict[str, A
 
 
 def spread(listed: list[dict[str, Any]], drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows with the drawn ones at equal distances among the listed ones."""
+    """Return the drawn rows interleaved at equal distances with the listed ones."""
     every = (len(listed) + len(drawn)) / max(len(drawn), 1)
     rows = list(listed)
     for number, row in enumerate(drawn):
@@ -151,13 +151,13 @@ def _day(store: Store, day: date | None, now: datetime) -> date:
 
 @dataclass(frozen=True)
 class _Open:
-    """The cases of a day that nobody has taken or decided, one for each whole of parts, and the ids of others."""
+    """The cases of a day that nobody has taken or decided, one for each merged case, and the ids of the rest."""
 
     rows: list[dict[str, Any]]
     left_out: set[str]
     """The cases that somebody has taken or decided."""
     wholes: dict[str, str]
-    """Of each case of the day the one that it is a part of, or itself."""
+    """The case that each case of the day is a part of, or itself."""
 
 
 def _open_cases(store: Store, day: date, now: datetime) -> _Open:
@@ -174,7 +174,7 @@ def _open_cases(store: Store, day: date, now: datetime) -> _Open:
         return state is None or (state.holder is None and not state.covers(merged.item(present[whole])))
 
     free = [row for row in rows if is_open(row)]
-    # Parts of one case are looked at together: one of them is enough, the case itself if it has alerts of the day.
+    # Parts of a case are reviewed together, so one row is enough: the whole's own if it has alerts on the day.
     free.sort(key=lambda row: wholes[row["case_id"]] != row["case_id"])
     of_wholes = {wholes[row["case_id"]]: row for row in reversed(free)}
     left_out = {row["case_id"] for row in rows} - {row["case_id"] for row in free}
@@ -182,7 +182,7 @@ def _open_cases(store: Store, day: date, now: datetime) -> _Open:
 
 
 def _is_begun(store: Store, day: date) -> bool:
-    """Return whether somebody has worked on the queue of a day; a case that is opened by hand is not from it."""
+    """Return whether somebody has worked on the queue of a day; cases opened by hand do not count."""
     events = review.of_lake(store)
     opened = {event.item_id for event in events if event.kind == cases.OPENED}
     return any(event.day == day and event.item_id not in opened for event in events)
@@ -195,7 +195,7 @@ class _Probability:
 
 
 def _with_probabilities(store: Store, found: _Open) -> list[tuple[dict[str, Any], _Probability]]:
-    """Return each case with the largest probability that the model, or the precision of a rule, gives it."""
+    """Return each case with its largest probability of fraud, by the model's scores and the precision of its rules."""
     if not found.rows:
         return []
     first = min(row["opened_at"] for row in found.rows)
@@ -210,7 +210,7 @@ def _with_probabilities(store: Store, found: _Open) -> list[tuple[dict[str, Any]
         SILVER_ALERTS,
     )
     by_transaction = dict(zip(scored["transaction_id"].to_pylist(), scored["probability"].to_pylist(), strict=True))
-    # One of each is added, since a single verdict says little.
+    # One fraud and one genuine verdict are added (Laplace), since a single verdict says little.
     by_rule = {rule: (fraud + 1) / (decided + 2) for rule, (decided, fraud) in precision.by_rule(store).items()}
     pairs = []
     for row in found.rows:
@@ -241,7 +241,7 @@ def _candidate(case: Mapping[str, Any], probability: _Probability) -> dict[str, 
 
 
 def _accounts(store: Store, day: date, case_ids: set[str]) -> set[str]:
-    """Return the accounts that paid in cases: who looks at these sees them, too."""
+    """Return the accounts with payments in cases: reviewing a case covers them, so they are not drawn."""
     if not case_ids:
         return set()
     rows = store.query(
@@ -258,7 +258,7 @@ def _accounts(store: Store, day: date, case_ids: set[str]) -> set[str]:
 
 
 def _draw(store: Store, day: date, reviewed: set[str], number: int, seed: int) -> tuple[list[dict[str, Any]], int]:
-    """Draw accounts uniformly among all that paid on a day but some; return them, and how many could be drawn."""
+    """Draw among the accounts that paid on a day and are not ``reviewed``; return them, and how many could be drawn."""
     statement = (
         f"SELECT account_id, {bounded_sum('amount')} AS amount_at_risk FROM {SILVER_TRANSACTIONS.name} "
         f"WHERE date = {value(day)} GROUP BY account_id"
@@ -271,7 +271,7 @@ def _draw(store: Store, day: date, reviewed: set[str], number: int, seed: int) -
 
 
 def _flagged(store: Store, day: date) -> set[str]:
-    """Return the accounts that rules or scores have alerts of on a day."""
+    """Return the accounts with alerts on a day."""
     of_day = f"SELECT DISTINCT account_id FROM {SILVER_ALERTS.name} WHERE {Window(day, day).times}"
     return set(store.query(of_day, SILVER_ALERTS)["account_id"].to_pylist())
 

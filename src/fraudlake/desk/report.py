@@ -1,4 +1,4 @@
-"""Report: days of a lake become a document on its health, rules, review and model; each figure is one of its tables."""
+"""Report: compiles a document on the health, rules, review and model of some days; each figure names its table."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
     from fraudlake.tables import Table
 
 _BARS = 62
-"""The largest number of days with a bar each; of more days, weeks have one."""
+"""The largest number of days with a bar each; for more days, the bars are weeks."""
 _CHARTED = 8
 """The largest number of rules with a chart."""
 _PAIRS = 20
 _LATEST = timedelta(days=30)
-"""The days of a report that nobody chose."""
+"""The length of a report whose days are not given."""
 _HEAT = 31
 """The largest number of days of drift."""
 _DRIFTED = 0.25
-"""The stability index from which on a feature has drifted, by convention."""
+"""The stability index from which a feature has drifted, by convention."""
 _DAY = "CAST(timestamp AS DATE)"
 _QUALITY = ("precision_at_budget", "recall_at_budget", "area_under_pr")
 _JUDGES = {"chargebacks": "verdicts and age", "verdict": "verdicts", "flink": "labels"}
-"""The sources of the truth, the best first, as people name them."""
+"""The sources of the truth, the best first, with their names for people."""
 _FURTHER = ("precision", "recall", "true_prediction_rate", "amount_saved")
 _REVIEWED = f"{tables.GOLD_REVIEW_QUEUE.name}, {tables.SILVER_REVIEW_EVENTS.name}"
 
 
 def days_of(store: Store, first: date | None = None, last: date | None = None) -> Window | None:
-    """Return the days of a report: the part of the lake's that is wanted, or the last 30; None if it has none.
+    """Return the days of a report: the given range cut to the lake's days, or the last 30; None without transactions.
 
-    By default the last day is the latest with transactions that is not in the future.
+    By default the last day is the latest one with transactions that is not in the future.
 
     Raises:
         UsageError: the first day is after the last one, or the lake has no transactions on these days.
@@ -62,7 +62,7 @@ def days_of(store: Store, first: date | None = None, last: date | None = None) -
             f"{wanted}: the transactions of {store.name} are of {known.first} to {known.last}: give days of these"
         )
     if first is None and last is None:
-        # Wrong clocks write rows of 1970 and 9999, where quality rules only warn of them.
+        # Wrong clocks produce rows of 1970 and 9999, which silver has if quality rules only warn of them.
         until = _known(store, f"WHERE date <= {value(datetime.now(UTC).date())}") or known
         recent = Window(until.last - _LATEST + timedelta(days=1), until.last)
         return _known(store, f"WHERE {recent.sql}")
@@ -81,7 +81,7 @@ def report(store: Store, days: Window | None, status: Status | None = None) -> D
     Args:
         store: the lake.
         days: the days, as :func:`days_of` gives them; None: the lake has no transactions.
-        status: the state of the lake now; None leaves out what only streams and files tell.
+        status: the current state of the lake; None leaves out the figures of streams and landed files.
     """
     known = days or Window(date.min, date.min)
     figures = _Figures(store, known)
@@ -101,7 +101,7 @@ def report(store: Store, days: Window | None, status: Status | None = None) -> D
 
 
 def _others(store: Store, days: Window) -> str:
-    """Return a sentence on the days with transactions that are not in a report."""
+    """Return a sentence on days with transactions outside of a report; empty if there are none."""
     columns, others = "count(DISTINCT date) AS days, min(date) AS first, max(date) AS last", f"WHERE NOT {days.sql}"
     (row,) = _select(store, columns, tables.SILVER_TRANSACTIONS, others).to_pylist()
     if not row["days"]:
@@ -277,7 +277,7 @@ class _Figures:
         return self._over_time(title, ("cases", "alerts", "amount at risk"), by_day, table)
 
     def queue(self) -> Block:
-        """Return what became of each day's queue."""
+        """Return the numbers of items and verdicts of each day's queue."""
         title = "Queue and verdicts"
         if not len(self._queue):
             return Block(title, missing="No queue of these days: run 'fraudlake queue build'.")
@@ -290,7 +290,7 @@ class _Figures:
         return Block(title, note, "", ("day", "cases", *names[1:]), rows, _REVIEWED, is_wide=True)
 
     def missed(self) -> Block:
-        """Return what the queues missed, by the items that were drawn at random."""
+        """Return the fraud that the queues missed, estimated from the items drawn at random."""
         title, found = "What is missed", self._missed
         if found is None:
             missing = (
@@ -336,7 +336,7 @@ class _Figures:
         return Block(title, note, chart, [*map(_words, names)], shown, table.name, is_wide=True)
 
     def scores(self) -> Block:
-        """Return how the scores are spread."""
+        """Return the distribution of the scores."""
         title, table = "Scores", tables.GOLD_FRAUD_PREDICTIONS
         tenth = "CAST(least(floor(probability * 10), 9) AS INT)"
         rows = self._rows(
@@ -376,7 +376,7 @@ class _Figures:
     def _over_time(
         self, title: str, names: Sequence[str], by_day: Mapping[date, tuple[float, ...]], table: Table
     ) -> Block:
-        """Return figures of days, or of weeks if there are many days; the first of them has the chart."""
+        """Return figures by day, or by week if there are many days; the chart shows the first figure."""
         is_weekly = len(self._days.days) > _BARS
         figures: dict[date, tuple[float, ...]] = {}
         for day in self._days.days:
@@ -389,7 +389,7 @@ class _Figures:
 
 
 def _streams(status: Status | None) -> Iterable[Block]:
-    """Yield each stream's last micro-batch and what it has still to read."""
+    """Yield a block with each stream's last micro-batch and unread commits."""
     if status is None:
         return
     title = "Streams"

@@ -1,10 +1,10 @@
-"""Review: the events of ``silver_review_events`` say who has taken an item, who decided on it, and when.
+"""Review: makes, checks and writes the events of ``silver_review_events``: who took an item, who decided on it, when.
 
-An event is written only if it is allowed after all events before it, and it is numbered by who has read these: Delta
-takes one event of each number (:meth:`fraudlake.desk.store.Store.insert`). So two analysts never hold one item,
-whatever their clocks say. An item's time never goes back: an event is later than the item's event before it.
+A writer reads all earlier events, checks that its event is allowed after them, and gives it the next number. Delta
+accepts one event per number (:meth:`fraudlake.desk.store.Store.insert_all`), so two analysts never hold the same item,
+whatever their clocks say. An item's time never goes back: each event is later than the item's event before it.
 
-A verdict is about payments: an analyst marks those that are fraud, and all others that it is about are genuine.
+A verdict covers payments: an analyst marks those that are fraud, and the others that it covers are genuine.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ SetAside = Literal["noted", "waiting", "assigned", "escalated"]
 Verdict = Literal["fraud", "genuine", "unsure"]
 VERDICTS: tuple[Verdict, ...] = ("fraud", "genuine", "unsure")
 LONGEST = {"reason": 1_000, "note": 20_000, "analyst": 200, "assignee": 200}
-"""The longest texts of an event, in characters."""
+"""The maximum lengths of the texts of an event, in characters."""
 _LONGEST_WAIT = timedelta(days=366)
 _ATTEMPTS = 40
 _LONGEST_PAUSE = 0.5
-"""Seconds between two attempts to write, at most."""
+"""Maximum seconds between two attempts to write."""
 _LAST = f"SELECT max(number) FROM {SILVER_REVIEW_EVENTS.name}"
 _LEAST = timedelta(microseconds=1)
 _FEW = 20_000
-"""Events of which all are read at once: 20 MB."""
+"""Up to so many events (20 MB), all are read at once and filtered in memory."""
 _MATTERS = ("opened", "merged", "separated")
 _FOR_ANYBODY: dict[str, Any] = {"waits_until": None, "assignee": None, "is_escalated": False}
-"""What is so after a decision: nothing waits, and nobody is asked for."""
+"""The fields of a state that a decision resets: the item neither waits nor is meant for anybody."""
 
 
 class TakenError(FraudlakeError):
@@ -72,26 +72,26 @@ class TakenError(FraudlakeError):
 
 @dataclass(frozen=True)
 class Item:
-    """What an analyst decides on: a case, or an account of a day that was drawn at random."""
+    """The unit of review: a case, or an account of a day that was drawn at random."""
 
     item_id: str
-    """The ``case_id`` of a case; of a drawn account the id that the queue gave it."""
+    """The ``case_id`` of a case, or the id that the queue gave to a drawn account."""
     case_id: str | None
     entity: str
     entity_key: str
     account_id: str
     transaction_ids: tuple[str, ...]
-    """The transactions that a verdict is about."""
+    """The transactions that a verdict covers."""
     names: frozenset[str]
-    """Every id that names it: of a case those of its alerts."""
+    """Every id that names it; for a case, the ids of its alerts."""
     day: date | None = None
     """The day of the queue that it is from."""
     about: Window | None = None
     """The days of its alerts, or the day for which it was drawn."""
     parts: tuple[Item, ...] = ()
-    """Of a case that others were merged into: itself as it is alone, then these."""
+    """If others were merged into the case: the case without them, then the others."""
     as_of: int = 0
-    """Number of the last merge that is taken into account."""
+    """Number of the last merge or separation that it reflects."""
 
     @property
     def all_names(self) -> frozenset[str]:
@@ -136,17 +136,17 @@ class Event:
 
     @property
     def is_verdict(self) -> bool:
-        """Whether it decides, for the first time or again."""
+        """Whether it is a verdict or the correction of one."""
         return self.kind in ("verdict", "corrected")
 
     @property
     def is_label(self) -> bool:
-        """Whether it says something of payments, or takes back what was said."""
+        """Whether it labels payments, or withdraws their labels."""
         return self.is_verdict or self.kind == "withdrawn"
 
     @property
     def labels(self) -> dict[str, bool | None]:
-        """What it says of each transaction that it is about: true is fraud; None: nothing."""
+        """The label of each transaction that it covers: true is fraud; None: no label."""
         if self.verdict not in ("fraud", "genuine"):
             return dict.fromkeys(self.transaction_ids)
         fraud = set(self.fraud_ids)
@@ -155,68 +155,68 @@ class Event:
 
 @dataclass(frozen=True)
 class State:
-    """What the events of an item come to."""
+    """The state of an item after its events."""
 
     time: datetime
     """The item's time: now, or that of its last event if that is later."""
     holder: str | None = None
-    """Who has taken it; None if nobody has, or the time is over."""
+    """Who has taken it; None if nobody has, or their lock has expired."""
     expires_at: datetime | None = None
-    """When the holder's time is over."""
+    """When the holder's lock expires."""
     waits_until: datetime | None = None
-    """Until when it is left alone; None: it is not."""
+    """Until when it is not offered to anybody; None: it is not waiting."""
     assignee: str | None = None
-    """Who is to decide; None: anybody."""
+    """Who should decide; None: anybody."""
     is_escalated: bool = False
-    """Whether a lead is to decide."""
+    """Whether a lead should decide."""
     last: Event | None = None
     """The last event."""
     decision: Event | None = None
-    """The verdict that counts: the last one."""
+    """The last verdict, which counts; None if there is none, or it was withdrawn."""
     decided: frozenset[str] = frozenset()
-    """The transactions of all verdicts."""
+    """The transactions that verdicts cover."""
     agreeing: frozenset[str] = frozenset()
-    """The analysts who have called the same payments fraud, one after the other."""
+    """The analysts of the latest consecutive verdicts with the same labels."""
     merged: Event | None = None
-    """The event that has made it a part of another case."""
+    """The event that merged it into another case."""
     attached: int = 0
-    """How many files were attached."""
+    """Number of attached files."""
 
     def is_offered(self, analyst: str, is_lead: bool) -> bool:
-        """Return whether somebody gets it as the next item: others may still take it by its name."""
+        """Return whether an analyst may get it as the next item; anybody may still take it by its id."""
         if self.holder is not None or self.waits_until is not None:
             return self.holder == analyst
         return self.assignee == analyst if self.assignee else is_lead or not self.is_escalated
 
     @property
     def wants_second_look(self) -> bool:
-        """Whether one analyst alone called a drawn account fraud, which represents many others."""
+        """Whether one analyst alone has found fraud: on a drawn account, an error has the weight of many."""
         return self.decision is not None and bool(self.decision.fraud_ids) and len(self.agreeing) < 2
 
     def covers(self, item: Item) -> bool:
-        """Return whether the verdicts are about all of an item; a case may have got alerts since."""
+        """Return whether verdicts cover all of an item; a case may have got alerts since."""
         return self.decision is not None and self.decided >= set(item.transaction_ids)
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """An event that somebody wants to be written."""
+    """A request to write an event."""
 
     item: Item
     event_id: str
     """Id of the event: see :func:`new_id`."""
     make: Callable[[State], Event]
-    """Makes the event of this id from the item's state, or raises an error if it is not allowed then. It is called
-    again if others write events meanwhile."""
+    """Makes the event of this id from the item's state, or raises an error if the state forbids it. It is called
+    again if others write events in the meantime."""
 
 
 def new_id() -> str:
-    """Return the id of an event that is about to be written; a repetition has the same one."""
+    """Return the id for a new event; a repeated request must use the same id, so that it is written once."""
     return uuid.uuid4().hex
 
 
 def state(events: Iterable[Event], now: datetime) -> State:
-    """Return what the events of one item, in the order of their numbers, come to."""
+    """Return the state of one item after its events, which are given in the order of their numbers."""
     so_far = State(datetime.min.replace(tzinfo=UTC))
     for event in events:
         so_far = _after(so_far, event)
@@ -229,10 +229,10 @@ def states(events: Iterable[Event], now: datetime, names: Mapping[str, str] | No
     Args:
         events: events in the order of their numbers.
         now: the time.
-        names: the present name of an item, by a name that an event may have for it, such as an alert's id.
+        names: the current ids of items, by the ids that events may have for them, such as an alert's.
 
     Returns:
-        States by the present names.
+        The states by the current ids.
     """
     by_item: dict[str, list[Event]] = defaultdict(list)
     for event in events:
@@ -241,7 +241,7 @@ def states(events: Iterable[Event], now: datetime, names: Mapping[str, str] | No
 
 
 def _passed(before: State, now: datetime) -> dict[str, Any]:
-    """Return what changes of an item's state as time passes: it never goes back, and ends what was taken."""
+    """Return the fields of an item's state that time changes: locks and waits expire, and its time never goes back."""
     passed: dict[str, Any] = {"time": max(before.time, now)}
     if before.waits_until is not None and passed["time"] >= before.waits_until:
         passed["waits_until"] = None
@@ -256,9 +256,9 @@ def _after(before: State, event: Event) -> State:
 
 
 def _changes(before: State, event: Event, holder: str | None) -> dict[str, Any]:
-    """Return what an event changes of an item's state, by the names of its fields."""
+    """Return the fields of an item's state that an event changes."""
     if event.kind == "taken":
-        # Cases that have become one may each have been taken: the first holds it.
+        # Joined cases may each have been taken before: the first analyst holds the item.
         is_first = holder in (None, event.analyst)
         return {"holder": event.analyst, "expires_at": event.expires_at, "waits_until": None} if is_first else {}
     if event.kind in ("noted", "opened"):
@@ -285,15 +285,15 @@ def _changes(before: State, event: Event, holder: str | None) -> dict[str, Any]:
 
 
 def take(item: Item, before: State, analyst: str, lock: timedelta, event_id: str, is_again: bool = False) -> Event:
-    """Return the event that an analyst takes an item; the holder may take it again, for more time.
+    """Return the event by which an analyst takes an item; the holder may take it again to extend the lock.
 
     Args:
         item: the item.
         before: its state.
         analyst: who takes it.
-        lock: how long.
+        lock: how long they hold it.
         event_id: the event's id.
-        is_again: take it although it is decided, to correct the verdict.
+        is_again: take a decided item, to correct the verdict.
 
     Raises:
         TakenError: another analyst holds it, or it is decided.
@@ -306,10 +306,10 @@ def take(item: Item, before: State, analyst: str, lock: timedelta, event_id: str
 
 
 def release(item: Item, before: State, analyst: str, event_id: str, is_forced: bool = False) -> Event:
-    """Return the event that an analyst gives an item back, or, forced, takes it from another one.
+    """Return the event by which an analyst gives an item back, or, if forced, releases it from its holder.
 
     Raises:
-        FraudlakeError: the analyst does not hold it.
+        FraudlakeError: nobody holds it, or another analyst does and it is not forced.
     """
     if before.holder is None:
         raise FraudlakeError(f"nobody holds {item.item_id}")
@@ -329,9 +329,10 @@ def decide(
     note: str | None = None,
     is_correction: bool = False,
 ) -> Event:
-    """Return the event that an analyst decides on an item, which ends that it is taken.
+    """Return the event by which an analyst decides on an item, which also releases it.
 
-    Nobody needs to have taken it, and a verdict after the analyst's time is over counts if nobody else has taken it.
+    The item need not have been taken; after the analyst's lock has expired, a verdict counts unless somebody else holds
+    the item.
 
     Args:
         item: the item.
@@ -339,16 +340,16 @@ def decide(
         analyst: who decides.
         verdict: the verdict.
         event_id: the event's id.
-        fraud: the amounts of the payments that are fraud, by id, if the verdict is that; the others of the item are
-            genuine. They may be further payments than those of the item.
+        fraud: for a verdict of fraud, the amounts of the fraudulent payments by id, which may also be payments beyond
+            the item's own; the other payments of the item are genuine.
         reason: why, in a few words.
         note: further text.
-        is_correction: replace a verdict that is there.
+        is_correction: replace the present verdict.
 
     Raises:
-        FraudlakeError: another analyst holds it, or it is decided and this is no correction, or the other way round.
-        UsageError: a text is too long, no payment is fraud although the verdict is that, or a colleague's verdict is
-            overturned without a reason.
+        FraudlakeError: another analyst holds it, it is decided already, or a correction finds no verdict.
+        UsageError: a verdict of fraud marks no payment, or a correction overturns a colleague's verdict without a
+            reason.
     """
     _require_free(item, before, analyst)
     if before.covers(item) and not is_correction:
@@ -367,17 +368,17 @@ def decide(
 
 
 def _marked(item: Item, event: Event, fraud: Mapping[str, float]) -> Event:
-    """Return the event with the payments that are fraud."""
+    """Return the event with the marked payments and their amount."""
     if not fraud:
         raise UsageError(f"nothing of {item.item_id} is marked: name the payments that are fraud")
-    # What is missed is estimated from the payments of the day for which an account was drawn.
+    # For a drawn account, only payments of its day count: the draw represents that day.
     counted = [amount for id_, amount in fraud.items() if item.case_id is not None or id_ in item.transaction_ids]
     about = dict.fromkeys([*event.transaction_ids, *fraud])
     return replace(event, transaction_ids=tuple(about), fraud_ids=tuple(fraud), fraud_amount=bounded(sum(counted)))
 
 
 def withdraw(item: Item, before: State, analyst: str, event_id: str, reason: str | None = None) -> Event:
-    """Return the event that an analyst withdraws the verdict on an item, which is open again.
+    """Return the event by which an analyst withdraws the verdict on an item, which reopens it.
 
     Raises:
         FraudlakeError: another analyst holds it, or there is no verdict.
@@ -390,7 +391,7 @@ def withdraw(item: Item, before: State, analyst: str, event_id: str, reason: str
 
 
 def _to_label(item: Item, before: State) -> tuple[str, ...]:
-    """Return what an item is about, and what an earlier verdict was about, which is labelled anew, too."""
+    """Return the transactions of an item and of earlier verdicts, since all of them get new labels."""
     return tuple(dict.fromkeys([*item.transaction_ids, *sorted(before.decided)]))
 
 
@@ -405,25 +406,25 @@ def set_aside(
     until: datetime | None = None,
     assignee: str | None = None,
 ) -> Event:
-    """Return the event that an analyst does something about an item without a verdict, which ends that it is taken.
+    """Return the event by which an analyst sets an item aside without a verdict, which releases it.
 
-    A note leaves everything as it is, and may be about an item that another analyst holds, or that is decided.
+    A note changes nothing else, and is allowed even if another analyst holds the item or it is decided.
 
     Args:
         item: the item.
         before: its state.
         analyst: who does it.
-        kind: ``noted``, or that nobody is offered the item for a time (``waiting``), only one person is (``assigned``),
-            or only leads are (``escalated``).
+        kind: ``noted``; or the item is offered to nobody for a time (``waiting``), to one person (``assigned``), or to
+            leads (``escalated``) only.
         event_id: the event's id.
-        reason: why; it must be given, but for a note.
+        reason: why; required except for a note.
         note: further text.
         until: the time at which the waiting ends.
-        assignee: the person who is to decide.
+        assignee: the person who should decide.
 
     Raises:
         FraudlakeError: another analyst holds it, or it is decided.
-        UsageError: what must be given is missing, or the time is over already or more than a year away.
+        UsageError: a required argument is missing, or ``until`` is in the past or more than a year away.
     """
     event = _event(item, before, kind, analyst, event_id)
     event = replace(event, reason=reason or None, note=note or None)
@@ -455,13 +456,13 @@ def relate(
     into: Item | None = None,
     of_into: State | None = None,
 ) -> Event:
-    """Return the event that a case is opened by hand, or that it is a part of another one from now on, or no longer.
+    """Return the event that opens a case by hand, merges it into another one, or separates it again.
 
     Args:
         item: the case.
         before: its state.
         analyst: who does it.
-        kind: which of these.
+        kind: which of the three.
         event_id: the event's id.
         reason: why; it must be given.
         into: the other case.
@@ -491,7 +492,7 @@ def attach(
     file_hash: str,
     note: str | None = None,
 ) -> Event:
-    """Return the event that an analyst attaches a file; like a note, it leaves everything as it is."""
+    """Return the event by which an analyst attaches a file; like a note, it is always allowed."""
     event = _event(item, before, "attached", analyst, event_id)
     return replace(event, file_name=file_name, file_size=file_size, file_hash=file_hash, note=note or None)
 
@@ -537,8 +538,8 @@ def record(
     """Write an event after all others, and return it: see :func:`record_all`.
 
     Raises:
-        FraudlakeError: ``make`` does not allow it, or others write all the time.
-        UsageError: a text of the event is too long, or nobody is named.
+        FraudlakeError: ``make`` refuses it, or concurrent writers won every attempt.
+        UsageError: a text of the event is too long, or it names no analyst.
     """
     (outcome,) = record_all(store, [Wanted(item, event_id, make)], now)
     if isinstance(outcome, FraudlakeError):
@@ -547,10 +548,10 @@ def record(
 
 
 def record_all(store: Store, wanted: Sequence[Wanted], now: datetime | None = None) -> list[Event | FraudlakeError]:
-    """Write events after all others, in one commit; if one of an id is there already, only return that.
+    """Write events after all others, in one commit; an existing event with a wanted id is only returned.
 
-    A process that is killed meanwhile leaves all of them once or none, and a repetition with the same ids leaves each
-    once. If others write meanwhile, each event is allowed or refused anew.
+    If the process is killed, either all or none are written, and a repetition with the same ids writes none twice. If
+    others write in the meantime, each event is checked again.
 
     Args:
         store: the lake's tables.
@@ -558,10 +559,10 @@ def record_all(store: Store, wanted: Sequence[Wanted], now: datetime | None = No
         now: the time; by default this machine's.
 
     Returns:
-        For each wanted event the one that is written, or why it is not allowed.
+        For each request the written event, or the error that refuses it.
 
     Raises:
-        FraudlakeError: others write all the time.
+        FraudlakeError: concurrent writers won every attempt.
     """
     names = sorted({name for one in wanted for name in one.item.names})
     ids = [one.event_id for one in wanted]
@@ -572,7 +573,7 @@ def record_all(store: Store, wanted: Sequence[Wanted], now: datetime | None = No
         return pc.or_(pc.or_(_is_in(rows["item_id"], names), _is_in(rows["event_id"], ids)), is_last)
 
     for attempt in range(_ATTEMPTS + 1):
-        if attempt > 1:  # the first repetition looks whether the events are there, as they usually are
+        if attempt > 1:  # the first retry usually finds that its own events were written
             conflict.pause(_LONGEST_PAUSE)
         events = chosen(store, condition, is_needed)
         written = {event.event_id: event for event in events}
@@ -587,7 +588,7 @@ def record_all(store: Store, wanted: Sequence[Wanted], now: datetime | None = No
                 events.append(outcome)
         if not new:
             return outcomes
-        if attempt == _ATTEMPTS:  # only a look whether the last ones were written
+        if attempt == _ATTEMPTS:  # this time only check whether the last attempt was written
             break
         try:
             store.insert_all(SILVER_REVIEW_EVENTS, rows(new), "number")
@@ -599,7 +600,7 @@ def record_all(store: Store, wanted: Sequence[Wanted], now: datetime | None = No
 
 
 def _next(wanted: Wanted, events: Sequence[Event], now: datetime | None) -> Event | FraudlakeError:
-    """Return an event as the one that comes after others, which are in their order, or why it is not allowed."""
+    """Return the wanted event, numbered and hashed as the next after ``events``, or the error that refuses it."""
     of_item = [one for one in events if one.item_id in wanted.item.names]
     try:
         event = wanted.make(state(of_item, now or datetime.now(UTC)))
@@ -621,25 +622,25 @@ def _require_valid(event: Event) -> None:
 
 
 def of_items(store: Store, names: Iterable[str]) -> list[Event]:
-    """Return the events of items, given by every name that they have, in the order of their numbers."""
+    """Return the events of items, given by all their names, in the order of their numbers."""
     wanted = sorted(names)
     return chosen(store, one_of("item_id", wanted), lambda rows: _is_in(rows["item_id"], wanted))
 
 
 def of_matters(store: Store) -> list[Event]:
-    """Return the events that open, merge and separate cases, in the order of their numbers: they are few."""
+    """Return the events that open, merge and separate cases, which are few, in the order of their numbers."""
     return chosen(store, one_of("kind", _MATTERS), lambda rows: _is_in(rows["kind"], _MATTERS))
 
 
 def chosen(store: Store, condition: str, is_chosen: Callable[[pa.Table], pa.Array]) -> list[Event]:
     """Return the events that fulfil a condition, in the order of their numbers.
 
-    If there are few, a store that keeps answers reads all of them once for everything that is asked.
+    If the table is small and the store caches answers, all events are read once and filtered in memory.
 
     Args:
         store: the lake's tables.
         condition: the condition in SQL.
-        is_chosen: the same over rows of ``silver_review_events``.
+        is_chosen: the same condition as a mask over rows of ``silver_review_events``.
     """
     if store.keeps_answers and _are_few(store):
         rows = select(store)
@@ -667,14 +668,14 @@ def read(store: Store, where: str) -> list[Event]:
 
 
 def select(store: Store, where: str = "") -> pa.Table:
-    """Return the rows of :func:`read`, for :func:`of_rows`."""
+    """Return the events that :func:`read` would return, as rows for :func:`of_rows`."""
     statement = f"SELECT * FROM {SILVER_REVIEW_EVENTS.name} {where} ORDER BY number"
     return store.query(statement, SILVER_REVIEW_EVENTS).select([field.name for field in fields(Event)])
 
 
 def of_rows(rows: pa.Table) -> list[Event]:
     """Return rows as events."""
-    # By columns: a page of the queue reads hundreds of events, and rows as mappings take twice as long.
+    # By columns: a page of the queue reads hundreds of events, and a dict for each row takes twice as long.
     columns = [rows[field.name].to_pylist() for field in fields(Event)]
     for number, field in enumerate(fields(Event)):
         if field.name in ("transaction_ids", "fraud_ids"):

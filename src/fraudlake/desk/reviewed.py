@@ -1,4 +1,4 @@
-"""What was reviewed: a lake's queues, cases and review events become estimates of what is missed."""
+"""What was reviewed: joins a lake's queues, cases and decisions, from which :mod:`fraudlake.desk.missed` estimates."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from fraudlake.tables import Table
 
 LATEST = timedelta(days=28)
-"""The time, up to the latest queue, of which estimates are shown."""
+"""The time span, up to the latest queue, for which estimates are shown."""
 
 
 @dataclass(frozen=True)
 class Reviewed:
-    """Queues and decisions of a lake; items have the names that they have now, also if cases have become one."""
+    """The queues and decisions of a lake, by the current ids of items: cases may have been joined since."""
 
     queue: pa.Table
     """Rows of ``gold_review_queue``, :data:`missed.QUEUE_COLUMNS`."""
     decisions: dict[str, Event]
-    """The verdict that counts of each decided item."""
+    """The event with the latest verdict on each decided item."""
     cases: dict[str, str]
     """The case of each alert."""
     store: Store
@@ -41,7 +41,7 @@ class Reviewed:
 
     @classmethod
     def read(cls, store: Store) -> Reviewed | None:
-        """Read a lake; None if no queue was ever built, or nothing was decided."""
+        """Read a lake; None without any queue or review event."""
         queue = _queue(store)
         events = review.of_lake(store) if len(queue) else []
         return cls._of(store, queue, events) if events else None
@@ -66,21 +66,21 @@ class Reviewed:
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """The verdict that counts on each decided item."""
+        """The latest verdict on each decided item."""
         return {item: str(decision.verdict) for item, decision in self.decisions.items()}
 
     def latest(self) -> Missed | None:
-        """Estimate what the lists of the latest four weeks missed; None if no day has a decided draw."""
+        """Estimate the fraud that the lists of the latest four weeks missed; None if no day has a decided draw."""
         last = pc.max(self.queue["day"]).as_py()
         return self.missed(last - LATEST + timedelta(days=1), last)
 
     def missed(self, first: date | None = None, last: date | None = None) -> Missed | None:
-        """Estimate what the lists of some days missed: see :func:`missed.over`."""
+        """Estimate the fraud that the lists of some days missed: see :func:`missed.over`."""
         amounts = {item: one.fraud_amount for item, one in self.decisions.items() if one.fraud_amount is not None}
         return missed.over(self.queue, self.verdicts, first, last, amounts, self._spent)
 
     def _spent(self, days: list[date], most: int, population: int) -> Floats | None:
-        """Return the largest amounts that accounts which no list had spent on days: see :data:`missed.Spent`."""
+        """Return the largest daily amounts of unlisted accounts: see :data:`missed.Spent`."""
         table, queue = tables.GOLD_ACCOUNT_DAILY, tables.GOLD_REVIEW_QUEUE
         others = (
             f"FROM {table.name} d WHERE {one_of('d.date', days)} AND NOT EXISTS (SELECT 1 FROM {queue.name} q "
@@ -94,9 +94,9 @@ class Reviewed:
         return amounts
 
     def weights(self) -> dict[str, float]:
-        """Return how many transactions each one represents that a verdict is about, by id.
+        """Return the number of transactions that each decided transaction represents, by id.
 
-        One of a listed case represents itself, also if its account was drawn, too.
+        A transaction of a listed case represents only itself, even if its account was drawn, too.
         """
         of_items = missed.weights(self.queue, self.verdicts)
         by_weight = sorted(of_items.items(), key=lambda entry: -entry[1])
@@ -104,7 +104,7 @@ class Reviewed:
 
 
 def of(lake: Lake) -> Reviewed | None:
-    """Read what was reviewed of an open lake; one without queues costs nothing but to see that."""
+    """Read an open lake; None without queues, which costs a single lookup."""
     return Reviewed.read(opening.of(lake)) if lake.has_rows(tables.GOLD_REVIEW_QUEUE) else None
 
 

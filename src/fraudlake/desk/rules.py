@@ -1,4 +1,4 @@
-"""Rules: the table of rules and the alerts become figures of each rule, backtests of other limits, and drafts."""
+"""Rules: computes figures of each rule for the pages, backtests changed limits, and saves them as drafts."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from fraudlake.rules.rule_set import RuleVersion
 
 LIMITS = ("above", "below", "small_below", "large_above", "threshold")
-"""The fields of rules that are limits of a number, which one may move."""
+"""The numeric fields of rules that the page lets a person change."""
 ROWS = 300_000
-"""Transactions of a backtest: those of the latest days, as long as there are not more."""
+"""Most transactions of a backtest, which takes whole days from the latest on."""
 
 
 @dataclass(frozen=True)
 class RuleFigures:
-    """What the alerts of a version of a rule came to, on the days of :attr:`Figures.days`."""
+    """The figures of a version of a rule on the days of :attr:`Figures.days`."""
 
     version: RuleVersion
-    """The version that counts: the live one, otherwise the newest."""
+    """The live version, otherwise the newest."""
     per_day: list[int]
     """Alerts of each day."""
     suppressed: int
-    """Further alerts of these days, of any version, which entries of a list suppress."""
+    """Further alerts of these days, of any version, that list entries suppressed."""
     cases: int
     """Cases with an alert of the rule, in any version."""
     precision: Precision
@@ -63,7 +63,7 @@ class Figures:
 
 
 def read(store: Store) -> tuple[RuleSet, dict[str, str]]:
-    """Return the rule set, and by name why this fraudlake cannot read a version of a rule, which the set leaves out."""
+    """Return the rule set, and for versions that this fraudlake cannot read, which are left out, the error by name."""
     table = tables.SILVER_RULES
     rows = store.query(f"SELECT * FROM {table.name}", table).to_pylist()
     readable, unreadable = _readable(rows)
@@ -71,14 +71,14 @@ def read(store: Store) -> tuple[RuleSet, dict[str, str]]:
 
 
 def changes(store: Store, name: str) -> list[RuleVersion]:
-    """Return the changes of a rule that can be read, the oldest first."""
+    """Return the readable changes of a rule, the oldest first."""
     table = tables.SILVER_RULES
     rows = store.query(f"SELECT * FROM {table.name} ORDER BY change, version", table).to_pylist()
     return [rule_table.version_of(row) for row in _readable(rows)[0] if row["name"] == name]
 
 
 def _readable(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Return the rows that can be read, and the reasons of the others by the name of the rule."""
+    """Return the readable rows, and the errors of the others by the name of the rule."""
     readable, unreadable = [], {}
     for row in rows:
         try:
@@ -123,7 +123,7 @@ def _last_day(store: Store, table: tables.Table) -> date | None:
 
 
 def _cases_by_rules(store: Store, window: Window) -> Iterator[tuple[list[str], int]]:
-    """Yield each set of rules that have cases of some days together, by name, with the number of these cases."""
+    """Yield the names of each set of rules with common cases on some days, and the number of those cases."""
     table = tables.GOLD_CASES
     of_days = f"WHERE {cases.on_days(window)} GROUP BY rules"
     counted = store.query(f"SELECT rules, count(*) AS cases FROM {table.name} {of_days}", table)
@@ -141,7 +141,7 @@ def _per_day(store: Store, table: tables.Table, window: Window) -> dict[tuple[st
 
 
 def limits(rule: Rule) -> dict[str, float]:
-    """Return the limits of a rule that one may move, by name."""
+    """Return the limits of a rule that may be changed, by name."""
     given = {name: getattr(rule, name, None) for name in LIMITS}
     # The threshold of scores may also be a budget, which is a text.
     return {name: float(limit) for name, limit in given.items() if isinstance(limit, (int, float))}
@@ -151,7 +151,7 @@ def with_limits(rule: Rule, moved: Mapping[str, float]) -> Rule:
     """Return a rule with other limits.
 
     Raises:
-        UsageError: a limit is none of the rule's, or not valid.
+        UsageError: the rule has no such limit, or the value is not valid.
     """
     from pydantic import ValidationError
 
@@ -175,11 +175,11 @@ class Backtest:
 def backtest(store: Store, rule: Rule, most: int = ROWS) -> Backtest:
     """Evaluate a rule over the transactions of the latest days, as :func:`fraudlake.detection.backtest.backtest` does.
 
-    A rule of the kind ``model`` is evaluated over those that have a prediction. Alerts that entries of a list suppress
-    are only counted.
+    A rule of the kind ``model`` is evaluated over transactions with a prediction. Alerts that list entries suppress are
+    only counted.
 
     Raises:
-        UsageError: the rule does not suit the columns.
+        UsageError: the rule does not fit the columns.
         FraudlakeError: the lake has no transactions.
     """
     from fraudlake.detection.report import Range, Tally, report, with_verdicts
@@ -199,7 +199,7 @@ def backtest(store: Store, rule: Rule, most: int = ROWS) -> Backtest:
 
 
 def _evaluated(store: Store, rule: Rule, window: Window) -> tuple[pa.Table, pa.Table]:
-    """Return the transactions that a rule was evaluated over, and its alerts, :data:`evidence.COLUMNS`."""
+    """Evaluate a rule; return the transactions that it saw, and its alerts, :data:`evidence.COLUMNS`."""
     from fraudlake.desk import scores
     from fraudlake.detection import evidence, rule_entity
     from fraudlake.rules.columns import query_columns
@@ -217,9 +217,9 @@ def _evaluated(store: Store, rule: Rule, window: Window) -> tuple[pa.Table, pa.T
 
 
 def latest_days(store: Store, most: int) -> Window:
-    """Return the latest days that together have so many transactions at most, or the latest one.
+    """Return the latest days with at most so many transactions in total, and at least one day.
 
-    Days in the future, which quality rules may only warn of, count if there are no others.
+    Days in the future, possible if quality rules only warn of them, count only if there are no others.
 
     Raises:
         FraudlakeError: there are no transactions.
@@ -249,7 +249,7 @@ def add_draft(store: Store, rule: Rule, author: str, reason: str | None) -> Rule
     """Add a new version of a rule as a draft.
 
     Raises:
-        UsageError: the newest version is the same.
+        UsageError: the newest version is identical.
         FraudlakeError: somebody else changed rules at the same time.
     """
     table = tables.SILVER_RULES
@@ -263,6 +263,7 @@ def add_draft(store: Store, rule: Rule, author: str, reason: str | None) -> Rule
     change = present.change + 1
     rows = rule_table.rows_of(change, [added])
     store.insert(table, pa.Table.from_pylist(rows, table.schema), ("change",))
+    # If somebody else has taken the number of this change, nothing was inserted.
     written = store.query(f"SELECT * FROM {table.name} WHERE change = {change}", table).to_pylist()
     if _without_time(written) != _without_time(rows):
         raise FraudlakeError("somebody else changed rules at the same time: look at the page again, and repeat")
@@ -270,12 +271,12 @@ def add_draft(store: Store, rule: Rule, author: str, reason: str | None) -> Rule
 
 
 def _without_time(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows without their time, which not every warehouse gives to the microsecond."""
+    """Return rows without their time, which not every warehouse returns to the microsecond."""
     return [{name: value for name, value in row.items() if name != "changed_at"} for row in rows]
 
 
 def definition(version: RuleVersion) -> dict[str, Any]:
-    """Return the fields of a rule that say what it is, without its name and kind, as a person writes them."""
+    """Return the fields that define a rule, without its name and kind, as a person would write them."""
     rule = version.rule
     given = rule.model_dump(mode="json", exclude={"name", "kind"}, exclude_none=True, exclude_defaults=True)
     spans = {name: durations.text(span) for name in given if isinstance(span := getattr(rule, name), timedelta)}

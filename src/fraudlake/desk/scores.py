@@ -1,4 +1,4 @@
-"""Scores: the predictions that the lake has become the alerts that a rule of the kind ``model`` would raise on them."""
+"""Scores: backtests a rule of the kind ``model`` on the predictions that the lake already has."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _SCORED = ("probability", "model_version", "reasons")
 def evaluated(store: Store, rule: ModelRule, window: Window) -> tuple[pa.Table, list[Alert]]:
     """Return the scored transactions of a range, :data:`evidence.NEEDS` and their scores, and the alerts of a rule.
 
-    Of a transaction with several predictions the stream's counts, otherwise the latest of the backfills, as for
-    :func:`fraudlake.model.alerts.of_days`. A budget is each model version's own; a version without budgets raises none.
+    If a transaction has several predictions, the stream's counts, otherwise the latest backfill, as for
+    :func:`fraudlake.model.alerts.of_days`. A budget applies to each model version; one without budgets has no alerts.
     """
     silver, predictions = tables.SILVER_TRANSACTIONS, tables.GOLD_FRAUD_PREDICTIONS
     order = "CASE WHEN scored_from = 'backfill' THEN 1 ELSE 0 END, scored_at DESC"
@@ -52,7 +52,7 @@ def evaluated(store: Store, rule: ModelRule, window: Window) -> tuple[pa.Table, 
 
 
 def _levels(store: Store, rule: ModelRule, versions: Iterable[str]) -> dict[str, float]:
-    """Return the probability from which a rule alerts under each version of the model."""
+    """Return the probability from which a rule raises an alert, for each version of the model."""
     if not isinstance(rule.threshold, str):
         return dict.fromkeys(versions, rule.threshold)
     models = tables.GOLD_MODELS

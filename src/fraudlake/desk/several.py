@@ -1,4 +1,4 @@
-"""Several: what an analyst does with many items at once becomes an event of each, or the reason why not."""
+"""Several: applies an action to many items in one commit; each item gets an event, or the reason for its refusal."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from fraudlake.desk.store import Store
 
 MOST = 100
-"""Items at once, which are one commit."""
+"""Most items of one commit."""
 Make = Callable[[Item, State, str], Event]
 """Makes the event of an item, from its state and the event's id, or raises an error if it is not allowed."""
 Outcomes = dict[str, Event | FraudlakeError]
-"""For each item, by the name that it was given by, its event or why there is none."""
+"""For each item, by the name that was given for it, its event or the error."""
 
 
 def carry_out(store: Store, items: Mapping[str, Item], form_id: str, said: Iterable[object], make: Make) -> Outcomes:
-    """Write an event of each item that allows it; a repetition writes nothing twice.
+    """Write an event for each item whose state allows it; a repeated call writes nothing twice.
 
     Args:
         store: the lake's tables.
-        items: items by the names that they were given by; two names may be of one.
-        form_id: id of the form or command, which a repetition has, too.
-        said: what it says of all items: another act with the same form is no repetition.
+        items: items by the names that were given for them; two names may mean the same item.
+        form_id: id of the form or command; a repetition has the same id.
+        said: the content of the form: the same form with other content is not a repetition.
         make: makes the event of an item.
 
     Raises:
-        UsageError: they are too many.
+        UsageError: there are too many items.
     """
     require_few(items)
     said = [*said]
@@ -54,7 +54,7 @@ def require_few(names: Iterable[str]) -> None:
     """Refuse more items than :data:`MOST`.
 
     Raises:
-        UsageError: they are more.
+        UsageError: there are more.
     """
     count = len([*names])
     if count > MOST:
@@ -68,7 +68,7 @@ def event_id(form_id: str, said: Iterable[object], name: str) -> str:
 
 
 def all_fraud(store: Store, items: Iterable[Item], analyst: str, reason: str | None, note: str | None) -> Make:
-    """Return what makes the verdict that all payments that raised a case are fraud; a drawn account is refused."""
+    """Return a function that decides that all payments of a case are fraud; it refuses drawn accounts."""
     amounts = marks.of_cases(store, items)
 
     def make(item: Item, before: State, id_: str) -> Event:

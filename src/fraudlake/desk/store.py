@@ -1,4 +1,4 @@
-"""Store: tables of a lake become Arrow rows, and rows are written, without Spark where there is no need for it."""
+"""Store: the interface through which the desk queries and writes a lake's tables, with or without Spark."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ Answer = TypeVar("Answer")
 
 
 class Store(ABC):
-    """Reads a lake's tables and inserts rows."""
+    """Reads and writes a lake's tables."""
 
     settings: Settings
     """The settings, with the lake's own definition."""
     name: str
     """The lake's name for people: its folder, or catalog and schema."""
     keeps_answers = False
-    """Whether the same query again costs nothing while its tables stay as they are."""
+    """Whether a repeated query is free until its tables change."""
     explode = "explode"
-    """The function in SQL that gives a row for each part of a list."""
+    """The SQL function that returns a row for each element of a list."""
 
     @property
     def short_name(self) -> str:
-        """The name for files that others get: of a folder the last part, since its path says whose machine it is."""
+        """The name for files that leave this machine: a folder's last part, since its path may name a person."""
         return self.name.rpartition("/")[2]
 
     def _defined(self) -> Settings:
@@ -49,7 +49,7 @@ class Store(ABC):
 
     @abstractmethod
     def has(self, table: Table) -> bool:
-        """Return whether a table is there."""
+        """Return whether a table exists."""
 
     def has_rows(self, table: Table) -> bool:
         """Return whether a table has rows."""
@@ -57,70 +57,70 @@ class Store(ABC):
 
     @abstractmethod
     def query(self, statement: str, *read: Table) -> pa.Table:
-        """Return the rows of a query; one of tables that are not there has no rows.
+        """Return the rows of a query; a missing table counts as empty.
 
         Args:
-            statement: SQL that Spark and DataFusion have in common, with the plain names of tables;
-                :func:`fraudlake.sql_text.literal` writes texts, since there are no parameters. Times are in UTC.
+            statement: SQL that both Spark and DataFusion support, with plain table names and without parameters:
+                use :func:`fraudlake.sql_text.literal` for texts. Times are in UTC.
             read: the tables that it names.
         """
 
     @abstractmethod
     def ask(self, statement: str, names: Collection[str]) -> pa.Table:
-        """Return the rows of a query over tables of any names, of which the lake may know nothing.
+        """Return the rows of a query over any tables, also those that are not of the lake.
 
         Args:
-            statement: a query in the SQL of the engine; it only reads.
-            names: words of it. Those that are tables of a lake on this machine are read.
+            statement: a read-only query in the SQL of the engine.
+            names: the words of the statement; on this machine those that name tables of the lake are registered.
         """
 
     def in_turn(self) -> AbstractContextManager[Any]:
-        """Wait until no other person of this process writes, if all would otherwise begin again and again.
+        """Wait until no other thread of this process writes, where concurrent writers would retry again and again.
 
-        That is so if Delta takes one commit at a time, such as that of a numbered event. A turn has no other within.
+        They would if only one commit can succeed, as with numbered events. Turns must not be nested.
         """
         return nullcontext()
 
     def together(self, carry_out: Callable[[Any, Sequence[Asked]], list[Answer]], asked: Asked) -> Answer:
-        """Carry something out, perhaps at once with what others of this process ask for at the same time.
+        """Run a call, possibly batched with concurrent calls of this process.
 
         Args:
-            carry_out: carries out, in a store, all that it is given, and returns an answer to each in the same order.
-            asked: what is asked for.
+            carry_out: handles a batch of requests in a store, and returns their answers in the same order.
+            asked: the request.
         """
         (answer,) = carry_out(self, [asked])
         return answer
 
     @abstractmethod
     def append(self, table: Table, rows: pa.Table) -> None:
-        """Append rows, in one commit; columns that they lack are null. The table is made if it is not there."""
+        """Append rows in one commit; missing columns are null. The table is created if it does not exist."""
 
     @abstractmethod
     def insert(self, table: Table, rows: pa.Table, keys: Sequence[str]) -> None:
-        """Insert, in one commit, the rows whose keys are not in a table; of two that insert a key at once, one does.
+        """Insert, in one commit, the rows whose keys a table lacks; if two insert a key at once, one succeeds.
 
         Args:
-            table: the table, which is made if it is not there.
-            rows: rows in its columns, with distinct keys. They are few.
+            table: the table, which is created if it does not exist.
+            rows: rows in its columns, with distinct keys. They must be few.
             keys: columns without nulls that identify a row.
         """
 
     @abstractmethod
     def insert_all(self, table: Table, rows: pa.Table, key: str) -> None:
-        """Insert, in one commit, all rows, or none if the key of one of them is in a table.
+        """Insert all rows in one commit, or none if the table has one of the keys.
 
         Args:
-            table: the table, which is made if it is not there.
-            rows: rows in its columns, with distinct keys. They are few.
+            table: the table, which is created if it does not exist.
+            rows: rows in its columns, with distinct keys. They must be few.
             key: column without nulls that identifies a row.
         """
 
     @abstractmethod
     def replace(self, table: Table, rows: pa.Table, condition: str) -> None:
-        """Replace, in one commit, the rows of a table that fulfil a condition in SQL, as all the new ones do."""
+        """Replace, in one commit, the rows that fulfil a condition in SQL; all new rows must fulfil it, too."""
 
     def write_file(self, name: str, content: bytes) -> None:
-        """Write an attached file, which is there as a whole or not at all; one of the name is replaced."""
+        """Write an attached file atomically, replacing one of the same name."""
         folder = self.settings.attachments_path
         folder.mkdir(exist_ok=True)
         draft = folder / f".{name}.{uuid.uuid4().hex}.tmp"
@@ -142,7 +142,7 @@ class Store(ABC):
 
 
 class SparkStore(Store):
-    """A lake that is open in Spark, such as one in a workspace in the compute of a job."""
+    """A lake that is open in Spark, as in a job of a workspace."""
 
     def __init__(self, lake: Lake) -> None:
         """Read and write through a lake's session."""
@@ -150,7 +150,7 @@ class SparkStore(Store):
         self.settings, self.name = lake.settings, lake.name
 
     def has(self, table: Table) -> bool:
-        """Return whether a table is there."""
+        """Return whether a table exists."""
         return self._lake.has(table)
 
     def query(self, statement: str, *read: Table) -> pa.Table:
@@ -179,7 +179,7 @@ class SparkStore(Store):
         from fraudlake.lake import merge
 
         new = self._lake.session.createDataFrame(complete(rows, table))
-        # A row that is there matches every new one.
+        # One existing key makes the condition true for all new rows, so that none is inserted.
         is_there = one_of(f"t.{key}", rows[key].to_pylist())
         merge.merge(self._lake, new, table, is_there, "WHEN NOT MATCHED THEN INSERT *")
 
@@ -190,7 +190,7 @@ class SparkStore(Store):
 
 
 def complete(rows: pa.Table, table: Table) -> pa.Table:
-    """Return rows in the columns of a table; those that they lack are null."""
+    """Return rows with the columns of a table; missing columns are null."""
     if rows.schema.equals(table.schema):
         return rows
     columns = [

@@ -1,4 +1,4 @@
-"""Together: what several threads ask for at the same time is done at once, by one of them."""
+"""Together: batches concurrent calls of several threads into one, which one of the threads runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Answer = TypeVar("Answer")
 class _Waiting(Generic[Asked, Answer]):
     asked: Asked
     answers: list[Answer] = field(default_factory=list)
-    """The answer, once it is there."""
+    """The answer, as the only element, once the batch has run."""
     error: BaseException | None = None
 
     @property
@@ -24,24 +24,25 @@ class _Waiting(Generic[Asked, Answer]):
 
 
 class Together(Generic[Asked, Answer]):
-    """Calls a function with all that is asked for while an earlier call runs.
+    """Calls a function with all requests that arrive while an earlier call runs.
 
-    A commit takes as long for ten rows as for one, so ten people who decide at the same time wait for two commits at
-    most, and not for ten.
+    A commit takes as long for ten rows as for one, so ten people who decide at the same time wait for at most two
+    commits instead of ten.
     """
 
     def __init__(self, answer: Callable[[Sequence[Asked]], list[Answer]]) -> None:
-        """Answer by a function, which returns an answer for each that is asked for, in the same order."""
+        """Batch calls of a function that returns an answer for each request, in the same order."""
         self._answer = answer
         self._lock, self._turn = Lock(), Lock()
         self._waiting: list[_Waiting[Asked, Answer]] = []
 
     def __call__(self, asked: Asked) -> Answer:
-        """Return the answer, or raise the error of the call that was to give it."""
+        """Return the answer to a request, or raise the error of its batch."""
         own: _Waiting[Asked, Answer] = _Waiting(asked)
         with self._lock:
             self._waiting.append(own)
         with self._turn:
+            # The thread that had the turn before may have answered this request, too.
             if not own.is_done:
                 self._answer_all()
         if own.error is not None:

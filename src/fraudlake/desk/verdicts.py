@@ -1,4 +1,4 @@
-"""Verdicts: decisions of the review become rows of ``silver_verdicts``, each once, and the latest one counts."""
+"""Verdicts: writes the decisions of the review to ``silver_verdicts`` exactly once; the latest verdict counts."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def latest(store: Store, window: Window) -> dict[str, bool]:
 
 
 def record(store: Store, wanted: Sequence[Wanted]) -> list[Event | FraudlakeError]:
-    """Write events, and the labels that follow from them, if these can be written now: see :func:`review.record_all`.
+    """Write events and the labels that follow from them: see :func:`review.record_all`.
 
-    Labels that cannot be written now are written by the next command that follows events.
+    If the labels cannot be written, only a warning is logged: the next call of :func:`follow` writes them.
     """
     outcomes = review.record_all(store, wanted)
     pairs = zip(wanted, outcomes, strict=True)
@@ -54,9 +54,9 @@ def record(store: Store, wanted: Sequence[Wanted]) -> list[Event | FraudlakeErro
 
 
 def record_one(store: Store, item: Item, event_id: str, make: Callable[[State], Event]) -> Event:
-    """Write an event and its labels, at once with what others of this process write: see :func:`review.record`.
+    """Write an event and its labels, batched with concurrent writes of this process: see :func:`review.record`.
 
-    ``make`` may read the item's state alone: an event of another item may be written at the same time.
+    ``make`` may read only the item's own state, since events of other items may be in the same commit.
     """
     outcome = store.together(record, Wanted(item, event_id, make))
     if isinstance(outcome, FraudlakeError):
@@ -65,17 +65,17 @@ def record_one(store: Store, item: Item, event_id: str, make: Callable[[State], 
 
 
 def follow(store: Store, *items: Item) -> int:
-    """Write what the events of an item say of its transactions, as far as ``silver_verdicts`` lacks it.
+    """Write the labels from the events of items that ``silver_verdicts`` lacks.
 
-    The labels of an item are those of its last event: if that is unsure, or withdraws the verdict, a row whose verdict
-    is null withdraws each label of an earlier one.
+    An item has the labels of its last event. If that is unsure or withdraws the verdict, rows with a null verdict
+    withdraw the labels of earlier events.
 
     Args:
         store: the lake's tables.
-        items: the items; none: all that have events, for what a killed process has left.
+        items: the items; none: all that have events, to finish what a killed process left.
 
     Returns:
-        How many rows were lacking.
+        The number of rows written.
     """
     by_item: dict[str, list[Event]] = defaultdict(list)
     names = {name: item.item_id for item in items for name in item.names}
@@ -93,7 +93,7 @@ def follow(store: Store, *items: Item) -> int:
     for begin in range(0, len(new), _AT_ONCE):
         part = new[begin : begin + _AT_ONCE]
         dates = _dates(store, [row["transaction_id"] for row in part])
-        # A transaction that was forgotten meanwhile has none.
+        # A transaction that was forgotten in the meantime has no date.
         rows = [{**row, "date": dates[row["transaction_id"]]} for row in part if row["transaction_id"] in dates]
         if rows:
             store.insert(SILVER_VERDICTS, pa.Table.from_pylist(rows, SILVER_VERDICTS.schema), _KEYS)
@@ -102,7 +102,7 @@ def follow(store: Store, *items: Item) -> int:
 
 
 def _labels(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
-    """Return rows of ``silver_verdicts`` of the events of an item, in the order of these."""
+    """Yield the rows of ``silver_verdicts`` for the events of an item, in the order of the events."""
     labelled: set[str] = set()
     for event in events:
         if not event.is_label:
@@ -126,7 +126,7 @@ def _known(store: Store, decided: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
 
 
 def _dates(store: Store, transactions: list[str]) -> dict[str, Any]:
-    """Return the dates (UTC) of transactions: of those of alerts by these, which are few."""
+    """Return the dates (UTC) of transactions, first from the alerts, a much smaller table."""
     found: dict[str, Any] = {}
     of_alerts = f"SELECT DISTINCT transaction_id, CAST(timestamp AS DATE) AS date FROM {SILVER_ALERTS.name}"
     of_all = f"SELECT transaction_id, date FROM {SILVER_TRANSACTIONS.name}"

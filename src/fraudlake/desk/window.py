@@ -1,4 +1,4 @@
-"""Window: a range of days becomes conditions in SQL."""
+"""Window: a range of days, with the SQL conditions that select it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Window:
 
     @property
     def sql(self) -> str:
-        """The condition that ``date`` is in the range."""
+        """The SQL condition that ``date`` is in the range."""
         return self.has("date")
 
     def has(self, column: str) -> str:
-        """Return the condition that a column, or an expression, is one of the days."""
+        """Return the SQL condition that a column or an expression is one of the days."""
         return f"{column} BETWEEN DATE '{self.first}' AND DATE '{self.last}'"
 
     @property
     def times(self) -> str:
-        """The condition that ``timestamp`` is in the range."""
+        """The SQL condition that ``timestamp`` is in the range."""
         first, end = datetime.combine(self.first, time()), datetime.combine(self.last, time()) + timedelta(days=1)
         return f"timestamp >= TIMESTAMP '{first} UTC' AND timestamp < TIMESTAMP '{end} UTC'"

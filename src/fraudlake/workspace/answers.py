@@ -1,8 +1,8 @@
-"""Answers: Arrow or rows of text, as a SQL warehouse answers, become a table in the types of its columns.
+"""Answers: converts the results of a SQL warehouse, Arrow or rows of text, to a table with typed columns.
 
-The Statement Execution API describes a column by its type in SQL (``type_text``). Arrow loses nothing. Rows of text
-have times to the millisecond, in the zone of the session, and nested values as JSON whose parts are texts again (seen
-in answers of 2025).
+The Statement Execution API describes a column by its SQL type (``type_text``). Arrow is lossless. Rows of text have
+times to the millisecond, in the zone of the session, and nested values as JSON whose parts are texts again (seen in
+answers of 2025).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TYPES = {
     "VOID": pa.null(),
 }
 _TYPE = re.compile(r"^\s*(\w*)\s*[<(]?(.*?)[>)]?\s*$", re.DOTALL)
-"""A name, and what is in its brackets."""
+"""A name, and the text in its brackets."""
 _SECONDS = 60
 _AGAIN = Retry(3, backoff_factor=0.5, status_forcelist=(500, 502, 503, 504))
 
@@ -54,9 +54,9 @@ def schema(manifest: ResultManifest | None) -> pa.Schema:
 
 
 def type_of(text: str) -> pa.DataType:
-    """Return a type that is written in SQL, as ``ARRAY<STRUCT<at: TIMESTAMP, amount: DECIMAL(10,2)>>``.
+    """Return the Arrow type of an SQL type, such as ``ARRAY<STRUCT<at: TIMESTAMP, amount: DECIMAL(10,2)>>``.
 
-    Types that no table of a lake has, such as intervals, are texts.
+    Types that no table of a lake uses, such as intervals, are read as texts.
     """
     name, inner = _TYPE.findall(text)[0]
     match name.upper():
@@ -73,7 +73,7 @@ def type_of(text: str) -> pa.DataType:
 
 
 def _listed(text: str) -> Iterator[str]:
-    """Yield what commas separate outside of brackets."""
+    """Yield the parts of a text between commas outside of brackets."""
     depth, begin = 0, 0
     for at, letter in enumerate(text):
         depth += (letter in "<(") - (letter in ">)")
@@ -90,7 +90,7 @@ def _field(text: str) -> tuple[str, pa.DataType]:
 
 
 def of_links(links: Iterable[ExternalLink], columns: pa.Schema) -> pa.Table:
-    """Return the Arrow streams that links lead to, in the types of the columns.
+    """Download the Arrow streams of links, and return their rows in the types of the columns.
 
     Raises:
         FraudlakeError: the storage of the workspace cannot be reached, or refuses.
@@ -103,7 +103,7 @@ def of_links(links: Iterable[ExternalLink], columns: pa.Schema) -> pa.Table:
 
 
 def _fetched(session: requests.Session, link: ExternalLink, columns: pa.Schema) -> pa.Table:
-    # The link is signed: it needs no credentials, and must not be in a message.
+    # The link is signed: it needs no credentials, and must not appear in a message.
     host = urlsplit(str(link.external_link)).netloc
     try:
         answer = session.get(str(link.external_link), headers=link.http_headers or {}, timeout=_SECONDS)
@@ -132,7 +132,7 @@ def of_texts(rows: Sequence[Sequence[str | None]], columns: pa.Schema) -> pa.Tab
 
 
 def _value(given: Any, type_: pa.DataType) -> Any:
-    """Return a value that is written as a text, or is a part of JSON."""
+    """Return a value, given as a text or as a part of JSON, in a type."""
     if given is None:
         return None
     if pa.types.is_nested(type_):

@@ -1,4 +1,4 @@
-"""App users: access tokens that a Databricks App gets of its users become their tables and groups."""
+"""App users: opens the lake's tables, and looks up groups, with the access token of each user of a Databricks App."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 _SECONDS = 60
-"""How long the SDK tries again for a page that somebody waits for."""
+"""Seconds for which the SDK retries: somebody is waiting for a page."""
 _PEOPLE = 200
 
 
 def client_of(token: str) -> WorkspaceClient:
-    """Return a client that acts as whose token it is, although the app has credentials of its own."""
+    """Return a client that acts as the owner of a token, although the app has credentials of its own."""
     host = os.environ.get("DATABRICKS_HOST")
     if not host:
         raise UsageError("DATABRICKS_HOST is not set, as it is in a Databricks App")
@@ -43,7 +43,7 @@ def groups_of(token: str) -> set[str]:
     """Return the groups of a user in the workspace.
 
     Raises:
-        FraudlakeError: the workspace does not say.
+        FraudlakeError: the workspace does not answer, or refuses the token.
     """
     client = client_of(token)
     with asking(client, "groups of the user"):
@@ -52,13 +52,13 @@ def groups_of(token: str) -> set[str]:
 
 
 class UserStores:
-    """The tables of a lake as each user may read and write them."""
+    """The stores of a lake by user, each with the rights of that user."""
 
     def __init__(self, settings: Settings) -> None:
         """Read and write through the setting ``warehouse``.
 
         Raises:
-            UsageError: there is none.
+            UsageError: the setting is missing, or the lake is not in a workspace.
         """
         if not settings.is_in_workspace or settings.warehouse is None:
             raise UsageError("a Databricks App reads through a SQL warehouse: give --catalog, --schema and --warehouse")
@@ -66,7 +66,7 @@ class UserStores:
         self._opened: dict[str, tuple[str, WarehouseStore]] = {}
 
     def of(self, name: str, token: str) -> WarehouseStore:
-        """Return the tables as a user sees them; the token of a user changes as it is renewed."""
+        """Return the store of a user, opened anew when the user's token has been renewed."""
         with self._lock:
             known, store = self._opened.get(name, (None, None))
         if store is None or known != token:

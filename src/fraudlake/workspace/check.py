@@ -1,4 +1,4 @@
-"""Check: a result for each right and property that the jobs need in a workspace, with the remedy for a missing one."""
+"""Check: tests each right and property that the jobs need in a workspace, and names the remedy for a missing one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _EVERYBODY = "account users"
 _EVERYBODY_HERE = "users"
 """The group of all identities of a workspace, which Unity Catalog does not know."""
 _MAY_QUERY = {"CAN_USE", "CAN_MONITOR", "CAN_MANAGE", "IS_OWNER"}
-# No field of the API says it. Databricks' buckets have such names on AWS; for other clouds no example was found.
+# The API has no field for it. Databricks' buckets have such names on AWS; for other clouds no example is known.
 _DEFAULT_STORAGE = re.compile(r"\w+://([^/@]*@)?dbstorage")
 
 
@@ -68,7 +68,7 @@ def check(
         groups: groups to which these targets grant rights, and whose members query the warehouse.
 
     Raises:
-        UsageError: ``service_principal`` is no application id.
+        UsageError: ``service_principal`` is not an application id.
         FraudlakeError: the workspace does not answer, or refuses the credentials.
     """
     if service_principal is not None:
@@ -220,7 +220,7 @@ def _fires(client: WorkspaceClient, job: BaseJob) -> str:
 
 
 def _model_name(settings: Settings, deployed: Sequence[BaseJob]) -> str:
-    """Return the model's name as the jobs have it, in which the bundle's targets put a prefix."""
+    """Return the model's name from the parameters of the jobs, to which the bundle's targets add a prefix."""
     names = (jobs.parameter(job, "--model-name") for job in deployed)
     return next((name for name in names if name is not None), settings.model_name)
 
@@ -291,7 +291,7 @@ def _volume(path: str) -> str:
 
 def _privileges(client: WorkspaceClient, kind: str, name: str, principal: str) -> set[str]:
     """Return the privileges of a principal on a securable; none if Unity Catalog does not know the principal."""
-    securable = "FUNCTION" if kind == "MODEL" else kind  # so the API calls a registered model
+    securable = "FUNCTION" if kind == "MODEL" else kind  # the API's type for a registered model
     try:
         assignments = client.grants.get_effective(securable, name, principal=principal).privilege_assignments or []
     except DatabricksError as error:
@@ -344,7 +344,7 @@ def _readable(client: WorkspaceClient, folder: str) -> str:
 
 
 def _writable(client: WorkspaceClient, folder: str) -> str:
-    """Write a small file and remove it: the surest proof."""
+    """Check write access by writing a small file and removing it."""
     file = f"{folder}/.fraudlake-check"
     client.files.upload(file, io.BytesIO(b"fraudlake workspace check\n"), overwrite=True)
     client.files.delete(file)

@@ -1,4 +1,4 @@
-"""The client: a Databricks profile becomes a client of its API, whose failures are a single line without secrets."""
+"""The client: connects to the API of a workspace, and reports failures as a single line without secrets."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _reason(error: Exception, config: Config) -> str:
 
 
 def _cause(error: Exception) -> str:
-    # The SDK appends the whole configuration.
+    # The SDK appends its whole configuration to the message.
     return first_line(error, 2000).partition(" Config: ")[0].rstrip(".")[:300]
 
 

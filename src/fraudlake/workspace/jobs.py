@@ -1,4 +1,4 @@
-"""Jobs: the deployed jobs of the bundle, their latest runs, and starting and watching a run."""
+"""Jobs: lists the deployed jobs of the bundle with their latest runs, and starts and watches a run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def jobs(client: WorkspaceClient, settings: Settings, runs: int) -> list[Job]:
     """Return the deployed jobs, each with its latest ``runs``; if the settings name a lake, only the jobs of that lake.
 
     Raises:
-        FraudlakeError: there is none, or a request failed.
+        FraudlakeError: no job is deployed, or a request failed.
     """
     with asking(client, "jobs"):
         return [_job(client, job, runs) for job in _deployed(client, settings)]
@@ -68,7 +68,7 @@ def find(client: WorkspaceClient, settings: Settings, wanted: str) -> int:
     Several targets can be deployed to a workspace: if the settings name a lake, only the jobs of that lake count.
 
     Raises:
-        UsageError: there is none, or several.
+        UsageError: no job matches, or several do.
         FraudlakeError: nothing is deployed.
     """
     with asking(client, "jobs"):
@@ -93,7 +93,7 @@ def wait(client: WorkspaceClient, run: int, timeout_seconds: float, progress: Pr
     """Watch a run to its end.
 
     Raises:
-        FraudlakeError: the run failed, or did not end in time; it is not stopped then.
+        FraudlakeError: the run failed, or has not ended in time and goes on.
     """
     seen: dict[str, str] = {}
     deadline = time.monotonic() + timeout_seconds
@@ -130,7 +130,7 @@ def output(client: WorkspaceClient, run: int) -> str:
 
 
 def deployed(client: WorkspaceClient, settings: Settings) -> list[api.BaseJob]:
-    """Return the deployed jobs, if the settings name a lake only those of that lake; none before the first deploy."""
+    """Return the deployed jobs, only those of the lake if the settings name one; empty before the first deploy."""
     tag, value = PROJECT
     lake = {name for name in (settings.catalog, settings.schema_name) if name}
     return [
@@ -169,7 +169,7 @@ def _title(job: api.BaseJob) -> str:
 
 
 def _name(job: api.BaseJob) -> str:
-    """Return the name in the bundle's files: ingest_and_detect for ``[dev jane] fraudlake ingest and detect``."""
+    """Return the name in the bundle: ingest_and_detect for ``[dev jane] fraudlake ingest and detect``."""
     bare = re.sub(r"^\[[^]]*\]\s*", "", _title(job)).removeprefix("fraudlake ")
     return re.sub(r"\W+", "_", bare).strip("_")
 
@@ -214,7 +214,7 @@ def _error(client: WorkspaceClient, run: api.BaseRun | api.Run) -> str | None:
     for task in sorted(failed, key=lambda task: task.start_time or 0)[:1]:
         try:
             output = client.jobs.get_run_output(int(task.run_id or 0))
-        except DatabricksError:  # the output can be deleted or forbidden; the state says at least something
+        except DatabricksError:  # the output may be deleted or forbidden; the state's message is left
             break
         if output.error:
             return f"{task.task_key}: {first_line(output.error)}"

@@ -1,4 +1,4 @@
-"""Smoke test: after a deploy, the ten transactions of Flink's tutorial land, go through the job and become alerts."""
+"""Smoke test: lands the ten transactions of Flink's tutorial after a deploy, runs the job, and expects its alerts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TRANSACTIONS = (
     ("3", 800.00, True),
 )
 EXPECTED = ["2", "4", "3"]
-"""The accounts of the alerts, in the order of their times."""
+"""The accounts of the alerts, in event-time order."""
 _DAY = "1970-01-01"
 
 
@@ -161,9 +161,9 @@ def clean_up(client: WorkspaceClient, settings: Settings, sql: Sql, smoke_test: 
 
 
 def columns_by_table(client: WorkspaceClient, settings: Settings) -> dict[str, set[str]]:
-    """Return the columns of each table of the lake that is no view, as the catalog has them.
+    """Return the columns of each table of the lake, without views, from the catalog.
 
-    The package knows its tables, too, but their modules need Spark.
+    The package declares its tables, too, but in modules that need Spark.
     """
     catalog, schema = str(settings.catalog), str(settings.schema_name)
     with asking(client, f"tables of {catalog}.{schema}"):

@@ -1,4 +1,4 @@
-"""SQL: a statement becomes rows, by a SQL warehouse of the workspace."""
+"""SQL: runs statements on a SQL warehouse of the workspace, and returns their rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNDER_WAY = {StatementState.PENDING, StatementState.RUNNING}
 
 
 def warehouse(client: WorkspaceClient, wanted: str | None) -> EndpointInfo:
-    """Return the warehouse of this id or name; by default the profile's, or else the first, running ones before others.
+    """Return the warehouse with an id or name; by default the profile's, or else the first, preferring running ones.
 
     Raises:
         FraudlakeError: there is no such warehouse that this identity may use.
@@ -64,8 +64,8 @@ class Sql:
     def table(self, statement: str) -> pa.Table:
         """Run a query, wait until it has ended, and return its rows; times in UTC.
 
-        The rows come as Arrow, through links to the workspace's storage: rows of text have no microseconds, and at most
-        25 MiB. A warehouse that has no links gives those.
+        The rows come as Arrow, through links to the workspace's storage, since rows of text lack microseconds and are
+        limited to 25 MiB. Text is used only if a warehouse offers no links.
 
         Raises:
             FraudlakeError: the statement failed, or the storage cannot be reached.
@@ -109,7 +109,7 @@ class Sql:
         return [row for part in self._parts(answer) for row in part.data_array or ()]
 
     def _parts(self, answer: StatementResponse) -> Iterator[ResultData]:
-        """Yield the parts in which an answer comes, each as it is asked for: its links live for minutes."""
+        """Yield the parts of an answer, each requested only when it is needed: its links expire after minutes."""
         part = answer.result
         while part is not None:
             yield part

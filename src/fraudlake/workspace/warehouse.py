@@ -1,4 +1,4 @@
-"""Warehouse: a SQL warehouse of a workspace becomes the store that the desk reads and writes."""
+"""Warehouse: the desk's store over a SQL warehouse of a workspace, without Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class WarehouseStore(Store):
-    """A lake in a workspace, through a SQL warehouse, as the user or principal whose credentials the client has."""
+    """A lake in a workspace, read and written through a SQL warehouse with the credentials of the client."""
 
     def __init__(self, settings: Settings, client: WorkspaceClient | None = None) -> None:
         """Read and write through the setting ``warehouse``.
@@ -43,7 +43,7 @@ class WarehouseStore(Store):
         self.settings = self._defined()
 
     def has(self, table: Table) -> bool:
-        """Return whether a table is there."""
+        """Return whether a table exists."""
         return table.name in self._there
 
     def query(self, statement: str, *read: Table) -> pa.Table:
@@ -66,7 +66,7 @@ class WarehouseStore(Store):
 
     def insert_all(self, table: Table, rows: pa.Table, key: str) -> None:
         """Insert all rows or none: see :meth:`Store.insert_all`."""
-        # A row that is there matches every new one.
+        # One existing key makes the condition true for all new rows, so that none is inserted.
         self._merge(table, rows, one_of(f"t.{key}", rows[key].to_pylist()))
 
     def write_file(self, name: str, content: bytes) -> None:
@@ -83,12 +83,12 @@ class WarehouseStore(Store):
                 found = self._client.files.download(path).contents
             except NotFound:
                 return None
-            assert found is not None  # of a download
+            assert found is not None  # a download has contents
             with found:
                 return found.read()
 
     def _merge(self, table: Table, rows: pa.Table, same: str) -> None:
-        """Insert the rows that match none of a table."""
+        """Insert the rows that match no row of a table."""
         self._require(table)
         source = _values(complete(rows, table), table)
         merging = f"MERGE INTO {table.name} t USING ({source}) s ON {same} WHEN NOT MATCHED THEN INSERT *"
@@ -107,7 +107,7 @@ class WarehouseStore(Store):
 
 
 def _values(rows: pa.Table, table: Table) -> str:
-    """Return rows as a query without tables."""
+    """Return rows as a query of literals."""
     types = {column.name: column.type for column in table.fields}
     selects = [
         "SELECT " + ", ".join(f"CAST({value(one)} AS {types[name]}) AS {name}" for name, one in row.items())

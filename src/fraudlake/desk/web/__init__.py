@@ -1,1 +1,1 @@
-"""The desk's pages: requests of a browser become pages and review events."""
+"""The desk's pages: answers requests of browsers with pages, and writes review events from forms."""

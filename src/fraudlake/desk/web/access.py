@@ -1,8 +1,8 @@
-"""Access: a request becomes the person who sent it, or a refusal.
+"""Access: authenticates each request, and refuses those without a known person.
 
-On a machine of one's own, the command prints an address with a token, which a browser exchanges once for a cookie. A
-proxy may have checked who it is, and say so in a header. In a workspace, Databricks Apps has, and says so in headers
-that no browser can set.
+For a single user, the command prints an address with a token, which a browser exchanges once for a cookie. For a team,
+a proxy authenticates people and names them in a header. In a workspace, Databricks Apps does so, in headers that no
+browser can set.
 """
 
 from __future__ import annotations
@@ -32,42 +32,42 @@ if TYPE_CHECKING:
     from fraudlake.desk.web.role import Roles
 
 _GROUPS_LIVE = 60.0
-"""Seconds for which a person's groups count before they are asked for again."""
+"""Seconds for which a person's groups are cached."""
 BRIEF = 60.0
-"""Seconds in which a browser that the command starts must have opened its page."""
+"""Seconds within which a browser that the command starts must open its page."""
 
 
 @dataclass(frozen=True)
 class Person:
-    """Who looks at the pages."""
+    """An authenticated person."""
 
     name: str
     role: Role
     credentials: str | None = field(default=None, repr=False)
-    """Their access token in a workspace: what they may read and write there is theirs."""
+    """Their access token in a workspace, with which their queries run under their own rights."""
     session: str = field(default="", repr=False)
-    """What their forms are bound to."""
+    """The value that the tokens of their forms are derived from."""
 
     @property
     def may_decide(self) -> bool:
-        """Whether they take items and decide."""
+        """Whether they may take items and decide."""
         return self.role >= Role.ANALYST
 
     @property
     def may_suppress(self) -> bool:
-        """Whether they suppress rules, so that nobody sees alerts."""
+        """Whether they may suppress rules, which hides alerts from everybody."""
         return self.role >= Role.LEAD
 
 
 class Access(ABC):
-    """Finds out who sent a request."""
+    """Authenticates requests, and checks the origin of forms."""
 
     def __init__(self, public_url: str | None = None, hosts: Collection[str] = ()) -> None:
-        """Make a secret for the tokens of forms, which do not outlive the process.
+        """Make the secret for the tokens of forms, which are valid until the process ends.
 
         Args:
-            public_url: where people reach the pages, if a proxy is between; None: where they are served.
-            hosts: names of this machine that a browser may use; empty for any.
+            public_url: the address of the pages if they are behind a proxy; None: where they are served.
+            hosts: host names that a request may use; empty for any.
         """
         self._secret, self._public, self._hosts = secrets.token_bytes(32), public_url, set(hosts)
         if hosts and public_url:
@@ -75,18 +75,18 @@ class Access(ABC):
 
     @abstractmethod
     async def person(self, request: Request) -> Person | Response:
-        """Return who sent a request, or an answer that comes first.
+        """Return who sent a request, or a response to send instead of the page.
 
         Raises:
-            RefusedError: nobody who may look at the pages.
+            RefusedError: the sender is not known, or may not see the pages.
         """
 
     def is_proxy(self, peer: str) -> bool:
-        """Return whether an address is known to be that of a proxy, behind which are many people."""
+        """Return whether an address is that of a proxy, which many people share."""
         return False
 
     def is_own_host(self, request: Request) -> bool:
-        """Return whether a request names a host that this is; a page of another name may be a rebound one."""
+        """Return whether a request uses a host name of this desk: another name may be DNS rebinding."""
         return not self._hosts or (request.url.hostname or "") in self._hosts
 
     def form_token(self, person: Person) -> str:
@@ -94,13 +94,13 @@ class Access(ABC):
         return hmac.new(self._secret, person.session.encode(), hashlib.sha256).hexdigest()
 
     def require_own_form(self, request: Request, person: Person, token: str) -> None:
-        """Require that a form is one of a page of this desk.
+        """Require that a form was sent from a page of this desk (no cross-site request forgery).
 
         Raises:
-            RefusedError: another site sent it, or the desk has been started again since.
+            RefusedError: another site sent it, or the desk has been restarted since the page was loaded.
         """
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
-        is_hidden = origin == "null" and site == "same-origin"  # by an extension, or a policy of a proxy
+        is_hidden = origin == "null" and site == "same-origin"  # hidden by an extension, or a policy of a proxy
         is_foreign = origin is not None and not is_hidden and not self._is_own_origin(request, origin)
         if is_foreign or site not in (None, "same-origin", "none"):
             raise RefusedError(
@@ -110,7 +110,7 @@ class Access(ABC):
             raise RefusedError("this page is from before the desk was started again: load it again, nothing was done")
 
     def _is_own_origin(self, request: Request, origin: str) -> bool:
-        """Return whether an origin is that of the pages, whose scheme is another one behind a proxy with TLS."""
+        """Return whether an origin is that of the pages; behind a proxy with TLS its scheme differs."""
         return origin in (self._public, f"http://{self._host(request)}", f"https://{self._host(request)}")
 
     def _host(self, request: Request) -> str | None:
@@ -118,9 +118,9 @@ class Access(ABC):
 
 
 class TokenAccess(Access):
-    """One person, who has the address that the command printed last: its token works once.
+    """Access for one person, by the token in the address that the command printed last, which works once.
 
-    The cookie of a browser that has opened it works until the process ends.
+    The browser that opens the address gets a cookie, which works until the process ends.
     """
 
     def __init__(
@@ -137,10 +137,10 @@ class TokenAccess(Access):
         Args:
             name: the person's name.
             role: the person's role.
-            hosts: names of this machine that a browser may use; empty for any.
-            port: the port, since cookies are not separate by port.
-            public_url: where people reach the pages, if a proxy is between.
-            renewed: is called with the next token when one was used.
+            hosts: host names that a request may use; empty for any.
+            port: the port, for the cookie's name: browsers share cookies between ports.
+            public_url: the address of the pages if they are behind a proxy.
+            renewed: called with the next token after one was used.
         """
         super().__init__(public_url, hosts)
         self.token = secrets.token_urlsafe(24)
@@ -150,7 +150,7 @@ class TokenAccess(Access):
         self._cookie, self._session = f"fraudlake_desk_{port}", secrets.token_urlsafe(24)
 
     async def person(self, request: Request) -> Person | Response:
-        """Return the person if the cookie is right; exchange a token for the cookie."""
+        """Return the person if the cookie is valid; exchange a valid token for the cookie."""
         has_cookie = _is(request.cookies.get(self._cookie, ""), self._session)
         given = request.query_params.get("token")
         if not has_cookie and not (given and self._use(given)):
@@ -164,12 +164,12 @@ class TokenAccess(Access):
         return Person(self._name, self._role, session=self._session)
 
     def brief_token(self) -> str:
-        """Return another token for :data:`BRIEF` seconds, which works once: all users see what starts a browser."""
+        """Return another token, valid once within :data:`BRIEF` seconds: all users can see a browser's arguments."""
         self._brief = secrets.token_urlsafe(24), time.monotonic() + BRIEF
         return self._brief[0]
 
     def _use(self, given: str) -> bool:
-        """Use a token up, and return whether it was good."""
+        """Consume a token, and return whether it was valid."""
         brief, until = self._brief
         if _is(given, brief) and time.monotonic() < until:
             self._brief = brief, 0.0
@@ -182,12 +182,12 @@ class TokenAccess(Access):
 
 
 def _is(given: str, secret: str) -> bool:
-    """Compare with a secret in a time that says nothing about it."""
+    """Compare with a secret in constant time."""
     return hmac.compare_digest(given.encode(), secret.encode())
 
 
 class ProxyAccess(Access):
-    """The people whom a proxy lets through: it has checked who they are, and sets a header."""
+    """Access for the people whom a trusted proxy authenticates and names in a header."""
 
     def __init__(
         self,
@@ -199,16 +199,16 @@ class ProxyAccess(Access):
         groups_header: str | None = None,
         most: Role = Role.LEAD,
     ) -> None:
-        """Believe headers of some addresses.
+        """Trust the headers of some addresses.
 
         Args:
             header: the header with a person's name.
-            trusted: the addresses of proxies that set it, and remove what browsers send in it.
-            roles: says who is what.
-            hosts: names of this machine that a browser may use; empty for any.
-            public_url: where people reach the proxy.
-            groups_header: the header with the names of a person's groups, with commas.
-            most: the most that anybody is.
+            trusted: the addresses of proxies that set the header, and remove one that a browser sends.
+            roles: maps people to roles.
+            hosts: host names that a request may use; empty for any.
+            public_url: the address of the proxy for people.
+            groups_header: the header with the names of a person's groups, separated by commas.
+            most: the highest role that anybody gets.
         """
         super().__init__(public_url, hosts)
         self._header, self._groups_header, self._trusted = header, groups_header, trusted
@@ -248,7 +248,7 @@ class ProxyAccess(Access):
 
 
 def _utf8(header: str) -> str:
-    """Return the text of a header, whose bytes Starlette reads as Latin-1."""
+    """Return a header decoded as UTF-8; Starlette decodes its bytes as Latin-1."""
     try:
         return header.encode("latin-1").decode()
     except UnicodeError:
@@ -256,14 +256,14 @@ def _utf8(header: str) -> str:
 
 
 class PlatformAccess(Access):
-    """The people whom Databricks Apps lets through: it sets the headers, and removes those that a browser sends."""
+    """Access for the users of a Databricks App, whose proxy sets the headers and removes those that a browser sends."""
 
     def __init__(self, roles: Roles, groups_of: Callable[[str], Collection[str]]) -> None:
-        """Decide by groups who is what.
+        """Map users to roles by their groups in the workspace.
 
         Args:
-            roles: says who is what.
-            groups_of: asks for the groups of whose access token it is.
+            roles: maps people to roles.
+            groups_of: returns the groups of the owner of an access token.
         """
         super().__init__()
         self._roles, self._groups_of = roles, groups_of
@@ -281,7 +281,7 @@ class PlatformAccess(Access):
         return Person(name, await run_in_threadpool(self._role, name, token), token, name)
 
     def is_proxy(self, peer: str) -> bool:
-        """Return that only the platform's proxy connects to the app."""
+        """Return true: only the platform's proxy connects to the app."""
         return True
 
     def _role(self, name: str, token: str) -> Role:

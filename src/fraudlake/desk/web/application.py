@@ -1,4 +1,4 @@
-"""Application: the routes of the desk's pages, behind the guard."""
+"""Application: assembles the routes of the pages, and wraps them in the guard."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _static(site: Site) -> Callable[[Request], Awaitable[Response]]:
 
 
 def _error(site: Site, request: Request, error: Exception) -> Response:
-    """Return the page, or the answer to a script, that says in a line what is wrong."""
+    """Return an error as a page, or as JSON or text for a script."""
     if isinstance(error, PageError):
         status, text = error.status, str(error)
     elif isinstance(error, FraudlakeError):
@@ -77,7 +77,7 @@ def _error(site: Site, request: Request, error: Exception) -> Response:
         _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
     if wants_json(request):
         return JSONResponse({"error": text}, status)
-    if request.headers.get("x-part"):  # a part of a page
+    if request.headers.get("x-part"):  # the script of a page asks for a part of it
         return Response(text, status, media_type="text/plain")
     title = _TITLES.get(status, "This did not work")
     return site.page(request, "message.html", status, title=title, text=text)

@@ -1,4 +1,4 @@
-"""Attached files: a form of the case's page attaches one, and a link downloads it; no page shows what is in it."""
+"""Attached files: uploads from the case's page, and downloads; no page ever renders a file's content."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def routes(site: Site) -> list[Route]:
         event = next((one for one in events if one.event_id == request.path_params["event_id"]), None)
         if event is None or event.file_name is None:
             raise MissingError("there is no such file: it was forgotten, or was never attached to this item")
-        # A name that would look like another one is saved as the pages show it.
+        # Invisible letters could make the name look like another one, so it is saved as the pages show it.
         file = quote(letters.marked(event.file_name), safe="")
         return Response(
             attachments.read(store, event),

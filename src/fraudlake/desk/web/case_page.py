@@ -1,4 +1,4 @@
-"""The case's page: what is known of an item, and the forms that take it, give it back and decide on it."""
+"""The case's page: the history and evidence of an item, and the forms to take it, give it back and decide on it."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 SPANS = (14, 30, 90)
-"""Days of history before what a case is about; the first is what one sees at first."""
+"""Choices for the days of history before a case; the first is the default."""
 _ALERTS = 5
-"""Alerts whose evidence is shown, if there are no more rules than that."""
+"""Alerts whose evidence is shown; more if more rules have alerts, since each rule shows one."""
 _CASES = 10
-"""Cases of an account that its page names."""
+"""Most cases that the page of an account lists."""
 _TEXTS = {
     "taken": "took it",
     "released": "gave it back",
@@ -93,9 +93,9 @@ _DONE = {
     "merged": "The two are one case now.",
     "separated": "It is a case of its own again.",
 }
-"""What a page says of an event that a form has written."""
+"""The notice after a form has written an event, by the event's kind."""
 ASIDE: dict[str, SetAside] = {"note": "noted", "wait": "waiting", "assign": "assigned", "escalate": "escalated"}
-"""What is done without a verdict, by the word of its form."""
+"""The kinds of events without a verdict, by the word in the form's address."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -112,7 +112,7 @@ def routes(site: Site) -> list[Route]:
         given, store = request.query_params.get("name", ""), site.store_of(request.state.person)
         if not given.strip():
             raise MissingError("give the name of what to find")
-        for name in dict.fromkeys((given, given.strip())):  # blanks are a part of a name, or of what was copied
+        for name in dict.fromkeys((given, given.strip())):  # blanks may be part of the name, or copied by accident
             found = finding.named(store, name)
             if len(found) == 1 and found[0].is_page:
                 return RedirectResponse(found[0].address, 303)
@@ -144,7 +144,7 @@ def routes(site: Site) -> list[Route]:
             raise MissingError("a drawn account has no dossier: it has no case")
         made = document.render(dossier.dossier(store, name), datetime.now(UTC))
         file = f"dossier-{re.sub(r'[^A-Za-z0-9-]', '', case['case_id'])[:16]}.html"
-        # It has a style of its own, which the pages' policy forbids: it is looked at from a file.
+        # The pages' content policy forbids the dossier's own style, so it is downloaded.
         return HTMLResponse(made, headers={"content-disposition": f'attachment; filename="{file}"'})
 
     def of_account(request: Request) -> Response:
@@ -253,6 +253,7 @@ def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
         return review.decide(item, before, analyst, known, id_, fraud, reason, note, is_correction)
 
     event = verdicts.record_one(store, item, id_, make)
+    # The first of several forms with one id counts: another verdict from the same page is not written.
     if event.verdict != known:
         raise PageError(f"this page has recorded {event.verdict} already: load it again to correct that")
     return event
@@ -291,7 +292,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
     on_day = [one for one in of_account if row and cases.is_on_day(one, row["day"])]
     with_dossier = case or next(iter(on_day), None)
     accounts = history.by_account(known.transactions, alerts) if item.has_accounts else []
-    # Who only reads has no form that merges, and its choices are queries.
+    # The choices cost queries, and readers have no form to merge.
     may_merge = case is not None and state.decision is None and request.state.person.may_decide
     entries = list_entries.of_key(store, item.entity, item.entity_key)
     return site.page(
@@ -349,18 +350,18 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
 
 
 def _suppressed(request: Request, entries: list[Entry]) -> str | None:
-    """Return what a page says of an entry that its form has added."""
+    """Return the notice about a list entry that the form has added."""
     added = next((one for one in entries if one.entry_id == request.query_params.get("suppressed")), None)
     return f"{added.rule} raises no alerts for it from {moment(added.starts_at)} UTC on." if added else None
 
 
 def _is_of(alert: dict[str, Any], item: Item, case: dict[str, Any] | None) -> bool:
-    """Return whether an alert is of the case, or completed by a payment of the day of a drawn account."""
+    """Return whether an alert belongs to the case, or was completed by a payment of the drawn account."""
     return bool(alert["is_of_case"]) if case else alert["transaction_id"] in item.transaction_ids
 
 
 def _payments(store: Store, item: Item, known: History, state: State) -> list[dict[str, Any]]:
-    """Return the payments that an item is about, or a verdict calls fraud, the earliest first, with ``is_marked``."""
+    """Return the payments that an item covers or a verdict marks, the earliest first, with ``is_marked``."""
     marked = state.decision.fraud_ids if state.decision else ()
     if not marked and item.case_id is not None:
         marked = item.transaction_ids
@@ -373,7 +374,7 @@ def _payments(store: Store, item: Item, known: History, state: State) -> list[di
 
 
 def _asked(site: Site, request: Request) -> tuple[Store, str, date | None]:
-    """Return the arguments of :func:`_find` that a request gives."""
+    """Return the arguments of :func:`_find` from a request."""
     name, day = request.path_params["name"], day_of(request.query_params.get("day"))
     return site.store_of(request.state.person), name, day
 
@@ -382,7 +383,7 @@ def _find(store: Store, name: str, day: date | None = None) -> Named:
     """Return the item of an id: see :func:`items.find`.
 
     Raises:
-        MissingError: there is none.
+        MissingError: there is no such item.
     """
     named = items.find(store, name, day)
     if named is None:
@@ -396,7 +397,7 @@ def _account(store: Store, request: Request) -> Item:
     """Return the account that an address names: see :func:`names.account`.
 
     Raises:
-        MissingError: there is none whose long name has the digest.
+        MissingError: no account with this beginning has this hash.
     """
     name, wanted = request.path_params["name"], request.path_params.get("digest")
     if wanted is not None:
@@ -414,13 +415,13 @@ def _days(request: Request) -> int:
 
 
 def _about(item: Item) -> Window:
-    """Return the days that an item is about; of an account its latest one."""
+    """Return the days of an item; for an account, its latest day."""
     day = item.day or datetime.now(UTC).date()
     return item.about or Window(day, day)
 
 
 def _notice(request: Request, item: Item, events: list[Event]) -> str | None:
-    """Return what the events of an item and its parts say of a form that was sent, or which part was asked for."""
+    """Return the notice about the form that was just sent, or about the part whose id was asked for."""
     own, query = (event for event in events if event.item_id in item.all_names), request.query_params
     event = next((event for event in own if event.event_id == query.get("done")), None)
     if event is None:
@@ -431,7 +432,7 @@ def _notice(request: Request, item: Item, events: list[Event]) -> str | None:
 
 
 def _said(event: Event) -> str:
-    """Return what an event says, without its verdict, reason and note."""
+    """Describe an event without its verdict, reason and note."""
     text, into = _TEXTS[event.kind], event.merged_into
     if event.kind not in ("merged", "separated"):
         return text
@@ -440,7 +441,7 @@ def _said(event: Event) -> str:
 
 
 def _expired(state: State) -> str | None:
-    """Return who had taken it until their time was over."""
+    """Return a sentence on the last holder if their lock has expired."""
     if state.holder is None and state.last is not None and state.last.kind == "taken":
         return f"{state.last.analyst} had taken it until {moment(state.last.expires_at)} UTC; it is free again."
     return None
@@ -465,7 +466,7 @@ def _facts(
         facts += [("At risk", amount(case["amount_at_risk"], currencies))]
         if case["accounts"] != 1:
             facts.append(("Accounts", f"{case['accounts']:,}"))
-        facts.append(("Id", case["case_id"]))  # another case's form to merge, and commands, ask for it
+        facts.append(("Id", case["case_id"]))  # needed in the form that merges another case, and in commands
     elif row:
         facts += [
             ("At risk", amount(row["amount_at_risk"], currencies)),
@@ -498,7 +499,7 @@ def _timeline(settings: Settings, known: History, item: Item, labels: Mapping[st
 
 
 def _new_countries(settings: Settings, known: History) -> dict[str, str]:
-    """Return the country of each payment that is in another one than the payment before."""
+    """Return the country of each payment whose country differs from that of the payment before."""
     changes, before = {}, ""
     for row in reversed(known.transactions):
         country = money.country(settings, row)
@@ -518,7 +519,7 @@ def _text(settings: Settings, row: dict[str, Any]) -> str:
 
 
 def _earlier(verdicts_: list[dict[str, Any]], events: list[Event]) -> list[dict[str, Any]]:
-    """Return verdicts that no event says, those of one decision together with the number of its transactions."""
+    """Return the verdicts from outside of the review, grouped by decision, with their number of transactions."""
     of_events = {(event.at, event.analyst) for event in events}
     names = ("decided_at", "analyst", "verdict", "reason")
     decisions = Counter(
@@ -528,7 +529,7 @@ def _earlier(verdicts_: list[dict[str, Any]], events: list[Event]) -> list[dict[
 
 
 def _latest_of_each_rule(alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the latest alert of each rule, then other alerts of the latest; alerts are given in that order."""
+    """Return the latest alert of each rule, then further ones; the alerts are given with the latest first."""
     first = {alert["rule"]: alert for alert in reversed(alerts)}
     latest = [alert for alert in alerts if first[alert["rule"]] is alert]
     others = [alert for alert in alerts if first[alert["rule"]] is not alert]
@@ -549,7 +550,7 @@ def _evidence(alert: dict[str, Any], known: History) -> dict[str, Any]:
 
 
 def _score(known: History) -> dict[str, Any] | None:
-    """Return the transaction of the case with the highest score."""
+    """Return the transaction with the highest score, of the case if any of its transactions has one."""
     scored = [row for row in known.transactions if row["probability"] is not None]
     of_case = [row for row in scored if row["is_of_case"]] or scored
     return max(of_case, key=lambda row: float(row["probability"]), default=None)

@@ -1,4 +1,4 @@
-"""Claims: of several people who ask for the next item at the same time, each gets another one."""
+"""Claims: keeps people who ask for the next item at the same time from getting the same one."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from threading import Lock
 
 
 class Claims:
-    """Items that are being taken: of several people who ask at once, each gets another one."""
+    """The items that this process is about to give to somebody."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin without claims."""
         self._claimed: set[str] = set()
         self._lock = Lock()
 
     @contextmanager
     def claim(self, item: str) -> Iterator[bool]:
-        """Claim an item for a while, and say whether nobody else had."""
+        """Claim an item within the block; yield whether nobody else has claimed it."""
         with self._lock:
             is_free = item not in self._claimed
             self._claimed |= {item}

@@ -1,4 +1,4 @@
-"""Connections: each waits so long for a request, and an address has so many, so that nobody shuts others out."""
+"""Connections: limits how long each may wait for a request, and how many an address has, against denial of service."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
     import asyncio
 
 WAIT = 20.0
-"""Seconds, from the beginning or the last answer, in which the headers of a request must have come."""
+"""Seconds from the connection or the last answer within which the headers of a request must arrive."""
 OF_ADDRESS, ALL = 50, 500
-"""Connections of an address that is no proxy, and of all. Browsers open six."""
+"""Most connections of an address that is not a proxy, and in total. Browsers open six."""
 
 
 class Connection(H11Protocol):
-    """A connection of Uvicorn, which limits neither what an address opens nor how long it sends headers (0.54)."""
+    """A connection with the limits that Uvicorn lacks (0.54): connections of an address, and time to send headers."""
 
     is_proxy: Callable[[str], bool]
-    """Returns whether an address is that of a proxy, whose connections are those of many people."""
+    """Returns whether an address is that of a proxy, which many people share."""
     since = 0.0
     """When it began to wait for a request, in seconds of the event loop."""
 
     @property
     def address(self) -> str:
-        """The address of who opened it."""
+        """The address of the client."""
         return self.client[0] if self.client else ""
 
     @property
@@ -35,7 +35,7 @@ class Connection(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in Uvicorn
-        """Begin to wait; who has waited longest ends if there are too many."""
+        """Begin to wait; if there are too many connections, close the one that has waited longest."""
         super().connection_made(transport)
         self.since = self.loop.time()
         present = _open(self.connections)
@@ -52,7 +52,7 @@ class Connection(H11Protocol):
 
 
 def protocol(of_proxy: Callable[[str], bool]) -> type[Connection]:
-    """Return the class of a server's connections, which knows the addresses of proxies."""
+    """Return the class of a server's connections, with the test for addresses of proxies."""
 
     class OfServer(Connection):
         is_proxy = staticmethod(of_proxy)
@@ -61,7 +61,7 @@ def protocol(of_proxy: Callable[[str], bool]) -> type[Connection]:
 
 
 def end_waiting(connections: Iterable[Any], now: float) -> None:
-    """End the connections that have waited for too long."""
+    """Close the connections that have waited for too long."""
     for one in _open(connections):
         if one.is_waiting and now - one.since > WAIT:
             one.transport.close()

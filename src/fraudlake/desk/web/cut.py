@@ -1,4 +1,4 @@
-"""Cut: a long text becomes a short one on a page, with the whole of it one click away."""
+"""Cut: shortens long texts on a page; a click shows the whole text."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from markupsafe import Markup, escape
 from fraudlake.desk.letters import marked
 
 CELL = 40
-"""Letters of a text in a cell, which has one or two lines on a phone."""
+"""Letters of a text in a cell: one or two lines on a phone."""
 
 
 def brief(text: object, most: int = CELL) -> str:
-    """Return a text such that each letter is seen; of a longer one, as of a path, the beginning and the end.
+    """Return a text with invisible letters shown; from a longer one, such as a path, the beginning and the end.
 
-    What it is in leads to the whole text, such as a link to an account's page.
+    Use it where something else leads to the whole text, such as a link to an account's page.
     """
     given = str(text)
     if len(given) <= most:
@@ -23,7 +23,7 @@ def brief(text: object, most: int = CELL) -> str:
 
 
 def cut(text: object, most: int = CELL) -> Markup:
-    """Return a text, or if it is longer than so many letters a part of it that opens the whole one."""
+    """Return a text; one of more than ``most`` letters is shortened, and opens on a click."""
     given = str(text)
     if len(given) <= most:
         return Markup(f"<bdi>{escape(marked(given))}</bdi>")  # noqa: S704 (escaped here)
@@ -31,7 +31,7 @@ def cut(text: object, most: int = CELL) -> Markup:
 
 
 def whole(text: str, most: int) -> Markup:
-    """Return what opens a text of which a heading has so many letters; nothing if these are all."""
+    """Return an element that opens the whole text of a heading cut after ``most`` letters; empty if it is not cut."""
     return Markup() if len(text) <= most else _opening("Whole name", text)
 
 

@@ -1,4 +1,4 @@
-"""Errors that become pages: a line that says what is wrong, and a status of HTTP."""
+"""Errors that become pages: a message of one line, and an HTTP status."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fraudlake.errors import FraudlakeError
 
 
 class PageError(FraudlakeError):
-    """A page cannot be shown, or a form not be carried out; nothing was changed."""
+    """A page cannot be shown, or a form cannot be carried out; nothing was changed."""
 
     status = 409
 
@@ -18,18 +18,18 @@ class RefusedError(PageError):
 
 
 class MissingError(PageError):
-    """There is nothing of that name."""
+    """Nothing has that name."""
 
     status = 404
 
 
 class TooLargeError(PageError):
-    """A form has more text than the desk takes."""
+    """A form is larger than the desk accepts."""
 
     status = 413
 
 
 class TooManyError(PageError):
-    """There are more requests than people can make."""
+    """A person sends more requests than people can make."""
 
     status = 429

@@ -1,4 +1,4 @@
-"""Finding: a name becomes all that has it: an item, an account, keys of other entities, a transaction."""
+"""Finding: looks up a name among items, accounts, keys of other entities and transactions."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Found:
-    """What has a name, for people, and an address."""
+    """A match for a name: its description for people, and an address."""
 
     text: str
     address: str
     is_page: bool = True
-    """Whether the page of the address is about it alone."""
+    """Whether the page at the address is about this match alone."""
 
 
 def named(store: Store, name: str) -> list[Found]:
-    """Return all that has a name."""
+    """Return everything that has a name."""
     found = []
     if item := items.find(store, name):
         kind = "case or alert" if item.case else "drawn account"
@@ -42,7 +42,7 @@ def named(store: Store, name: str) -> list[Found]:
 
 
 def _transactions(store: Store, name: str) -> list[Found]:
-    """Return the transaction of an id, with its case, or else its account."""
+    """Return the transaction with an id, as a link to its case or else to its account."""
     silver, is_named = SILVER_TRANSACTIONS, f"transaction_id = {value(name)}"
     rows = store.query(f"SELECT account_id, timestamp, amount FROM {silver.name} WHERE {is_named}", silver).to_pylist()
     if not rows:

@@ -1,4 +1,4 @@
-"""Forms: the body of a request becomes its fields, if it is one of the desk's own forms and not too large."""
+"""Forms: parses the body of a request, and refuses forms of other sites and those that are too large."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LARGEST = 512 << 10
-"""Bytes of a form; the longest note, with each letter encoded, and all payments of a history have fewer."""
+"""Most bytes of a form: enough for the longest note, percent-encoded, and all payments of a history."""
 _READ = 8 << 20
-"""Bytes that are read and thrown away, since a browser shows no answer before it has sent everything."""
+"""Excess bytes that are read and discarded, since a browser shows no answer before it has sent everything."""
 _FIELDS = 2_100
-"""Fields of a form: those of a verdict, and the payments of a history that may be marked."""
+"""Most fields of a form: those of a verdict, and the payments of a history that may be marked."""
 _FEW = 20
-"""Fields of a form with a file."""
+"""Most fields of a form with a file."""
 _WRITERS = CapacityLimiter(40)
 
 
 async def carried_out(write: Callable[[], T]) -> T:
-    """Do what a form says in a thread, and return what comes of it; it does not wait for threads that make pages."""
+    """Run the action of a form in a thread of its own pool, so that it does not wait for threads that render pages."""
     return await to_thread.run_sync(write, limiter=_WRITERS)
 
 
 Fields = ImmutableMultiDict[str, str]
-"""The fields of a form, of which several may have one name."""
+"""The fields of a form; several may have the same name."""
 
 
 def event_id(fields: Fields) -> str:
-    """Return the id that a form gives its event.
+    """Return the event id in a form.
 
     Raises:
-        PageError: it has none.
+        PageError: the form has no valid id.
     """
     given = fields.get("event_id", "")
     if len(given) != 32 or not given.isalnum():
@@ -57,8 +57,8 @@ async def read(request: Request, access: Access) -> Fields:
 
     Raises:
         RefusedError: the person only reads, or the form is not one of this desk's pages.
-        TooLargeError: it is too large.
-        PageError: it is not a form.
+        TooLargeError: the form is too large.
+        PageError: the body is not a form.
     """
     person = request.state.person
     body = bytearray()
@@ -86,17 +86,17 @@ class Upload:
 
 
 async def read_upload(request: Request, access: Access, largest: int) -> Upload:
-    """Return a form of an analyst with a file; nothing is read of somebody who only reads.
+    """Return a form of an analyst with a file; the body of a reader's request is not even read.
 
     Args:
         request: the request.
-        access: says whose form it is.
-        largest: the bytes of the largest file.
+        access: checks the form's origin.
+        largest: the maximum size of the file in bytes.
 
     Raises:
         RefusedError: the person only reads, or the form is not one of this desk's pages.
-        TooLargeError: it is too large.
-        PageError: it is not a form, or has no file.
+        TooLargeError: the body or the file is too large.
+        PageError: the body is not a form, or has no file.
     """
     person = request.state.person
     _require_analyst(person)  # before anything is read
@@ -123,10 +123,10 @@ def _too_large(largest: int) -> str:
 
 
 async def _limited(request: Request, most: int, refusal: str) -> AsyncGenerator[bytes]:
-    """Return the parts of a body; of one with more bytes the rest is thrown away, and it is refused.
+    """Yield the chunks of a body up to ``most`` bytes; discard the rest of a larger one, and refuse it.
 
     Raises:
-        TooLargeError: it has more.
+        TooLargeError: the body is larger.
     """
     size = 0
     async for chunk in request.stream():
@@ -148,7 +148,7 @@ async def read_of_lead(request: Request, access: Access) -> Fields:
     """Return the fields of a form of a lead.
 
     Raises:
-        RefusedError: the person is none, or see :func:`read`.
+        RefusedError: the person is not a lead, or see :func:`read`.
     """
     fields = await read(request, access)
     if not request.state.person.may_suppress:

@@ -1,4 +1,4 @@
-"""Guard: what every request must be before a page sees it, and the headers that every answer has."""
+"""Guard: checks every request before a page sees it, and adds security headers to every answer."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
     from fraudlake.desk.web.access import Access
 
 HEADERS = {
-    # Neither scripts nor styles in a page, nothing from elsewhere, and no other page around it.
+    # No inline scripts or styles, nothing from other origins, and no embedding in frames.
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "same-origin",  # without a referrer, browsers send a form without a script as of no origin
+    "referrer-policy": "same-origin",  # without a referrer, browsers send "Origin: null" with plain forms
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 PUBLIC = "/static/"
-"""The files of the pages themselves, which have nothing of the lake."""
+"""Static files of the pages, without data of the lake, which need no authentication."""
 RATE, BURST = 20.0, 200.0
-"""Requests a second that a person can make for long, and at once."""
+"""Sustained requests a second of a person, and the most at once."""
 _PEOPLE = 1000
 
 
 class Guard:
-    """Refuses requests that nobody may make, and adds :data:`HEADERS` to every answer."""
+    """Authenticates and rate-limits requests, and adds :data:`HEADERS` to every answer."""
 
     def __init__(self, app: ASGIApp, access: Access, refuse: Callable[[Request, PageError], Response]) -> None:
-        """Guard an application; ``refuse`` makes the page of an error."""
+        """Guard an application; ``refuse`` renders an error as a page."""
         self._app, self._access, self._refuse = app, access, refuse
         self._allowances: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
@@ -69,7 +69,7 @@ class Guard:
         await (answer or self._app)(scope, receive, with_headers)
 
     async def _checked(self, request: Request) -> Response | None:
-        """Find out who sent a request, for the pages; return an answer that comes before them, if any."""
+        """Authenticate a request, and store the person in its state; return a response in place of a page, if any."""
         if not self._access.is_own_host(request):
             raise RefusedError(
                 "this is not the address that 'fraudlake desk' printed: behind a proxy, start it with --public-url"
@@ -84,7 +84,7 @@ class Guard:
         return None
 
     def _count(self, person: Person) -> None:
-        """Take a request off a person's allowance, which fills up again as time passes."""
+        """Deduct a request from a person's allowance, which refills with time (a token bucket)."""
         now = time.monotonic()
         left, before = self._allowances.pop(person.name, (BURST, now))
         left = min(BURST, left + (now - before) * RATE)

@@ -1,4 +1,4 @@
-"""The health page: the data's way, what is behind, drift, and quarantine by reason."""
+"""The health page: rows of each layer, streams that lag, drift, and quarantine by reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fraudlake.desk.web.site import Site
 
 _LIVE = 15.0
-"""Seconds for which what the checkpoints say is shown again."""
+"""Seconds for which the state of the streams is cached."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -46,7 +46,7 @@ def routes(site: Site) -> list[Route]:
 
 
 class _Streams:
-    """What the checkpoints of a lake on this machine say; reading them takes seconds, and loads pyspark once."""
+    """Caches the state of a local lake's streams: reading checkpoints takes seconds, and loads pyspark once."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -54,7 +54,7 @@ class _Streams:
         self._seen: tuple[float, Mapping[str, Any]] = (-_LIVE, {})
 
     def look(self) -> Mapping[str, Any]:
-        """Return what :attr:`Site.activity` does."""
+        """Return the result of :attr:`Site.activity`, from the cache if it is recent."""
         if self._site.activity is None:
             raise MissingError("the jobs of the workspace show what its streams do")
         with self._lock:

@@ -1,4 +1,4 @@
-"""Link drawing: the links of a case become boxes and lines, and each box leads to a page or a row of the table."""
+"""Link drawing: draws the links of a case as boxes and lines; each box links to a page or a row of the table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TITLES = ("Of the case", "Shared keys", "Others", "Their other keys", "Further 
 
 
 def drawing(links: Links) -> Markup:
-    """Draw the accounts of a case, the keys that they share, who shares them, and so on."""
+    """Draw the accounts of a case, the keys that they share, the accounts that share them, and so on."""
     columns = [_accounts(links.accounts, links.more_accounts)]
     lines = []
     before = _places(links.accounts)

@@ -1,4 +1,4 @@
-"""Matter forms: what the pages offer to open a case by hand, to merge two cases and to separate them."""
+"""Matter forms: the forms that open a case by hand, merge two cases and separate them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fraudlake.desk.web.site import Site
 
 _MOST = 20
-"""Cases that a form proposes, payments by which they are looked up, and accounts."""
+"""Most cases that a form proposes, and most payments and accounts by which they are looked up."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -93,9 +93,9 @@ def parts(item: Item, merged: Merges) -> list[dict[str, Any]]:
 
 
 def choices(store: Store, item: Item, known: History, merged: Merges) -> list[tuple[str, str]]:
-    """Return open cases that may be of one matter with an item, the latest first: their ids, and a text for each.
+    """Return open cases that might be merged with an item, the latest first: their ids, and a text for each.
 
-    They are of its accounts, or have one of its payments.
+    They share an account or a payment with the item.
     """
     accounts = {row["account_id"] for row in known.transactions if row["is_of_case"]} | {item.account_id}
     few = sorted(accounts)[:_MOST]

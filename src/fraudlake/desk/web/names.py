@@ -1,4 +1,4 @@
-"""Names: any text becomes a part of an address and back."""
+"""Names: encodes any text as a segment of an address, and decodes it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _PLAIN = re.compile("[A-Za-z0-9_-]+")
 
 
 class Text(Convertor[str]):
-    """A part of an address that :func:`segment` has made."""
+    """A segment of an address, encoded by :func:`segment`."""
 
     regex = "[^/]+"
 
     def convert(self, value: str) -> str:
-        """Return the text of a part that the server has decoded."""
+        """Return the text of a segment, whose percent escapes the server has already decoded."""
         return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), value)
 
     def to_string(self, value: str) -> str:
-        """Return the part of a text."""
+        """Return a text as a segment."""
         return segment(value)
 
 
@@ -32,10 +32,10 @@ register_url_convertor("text", Text())
 
 
 def segment(text: str) -> str:
-    """Return a text as a part of an address, whose convertor is ``text``.
+    """Return a text as a segment of an address, for routes with the convertor ``text``.
 
-    Proxies and servers decode an address before they look for its parts, some of them twice, and browsers take ``.``
-    and ``..`` for folders, also if they are encoded. So these letters have an escape of their own, such as ``~2F``.
+    Proxies and servers decode an address before they split it, some of them twice, and browsers resolve ``.`` and
+    ``..`` even if they are encoded. So these letters get an escape of their own, such as ``~2F``.
     """
     if _PLAIN.fullmatch(text):
         return text
@@ -44,7 +44,7 @@ def segment(text: str) -> str:
 
 
 def account(name: str) -> str:
-    """Return the address of an account's page; that of a long name has its beginning and :func:`digest`."""
+    """Return the address of an account's page; for a long name, its beginning and its :func:`digest`."""
     beginning = f"/accounts/{segment(name[:LONGEST])}"
     return beginning if len(name) <= LONGEST else f"{beginning}/{digest(name)}"
 

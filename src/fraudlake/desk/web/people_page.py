@@ -1,4 +1,4 @@
-"""The people's page: what each person did in some days, for themselves and for a lead."""
+"""The people's page: the work of each person on some days, and the open items of the queues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fraudlake.desk.web.site import Site
 
 _DAYS = 28
-"""Days that are shown unless others are asked for."""
+"""Days that are shown by default."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -57,6 +57,6 @@ def routes(site: Site) -> list[Route]:
 
 
 def _month(day: date) -> Window:
-    """Return the month that has a day."""
+    """Return the days of the month of a day."""
     first = day.replace(day=1)
     return Window(first, (first + timedelta(days=31)).replace(day=1) - timedelta(days=1))

@@ -1,4 +1,4 @@
-"""Queue filter: the query of an address becomes the items of a queue that a person looks at, and their order."""
+"""Queue filter: selects and sorts the items of a queue, as the query of an address says."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _KEYS: dict[str, Callable[[Queued], Any]] = {
     "amount": lambda one: one.row["amount_at_risk"],
     "probability": lambda one: one.row["probability"],
 }
-"""What a queue is sorted by, by the name of the order; the name with ``-`` is the reverse."""
+"""The sort keys of a queue, by the name of the order; a name with ``-`` reverses it."""
 _NUMBERS = ("amount", "probability")
-"""Orders of which one sees the largest first."""
+"""Orders that begin with the largest value."""
 _TITLES = {
     "state": "state",
     "rule": "rule",
@@ -49,14 +49,14 @@ _TITLES = {
 
 @dataclass(frozen=True)
 class QueueFilter:
-    """Which items of a queue, and in which order, as the query of an address says it; an empty text is no condition."""
+    """The conditions and the order from the query of an address; an empty text is no condition."""
 
     state: str = ""
     """One of :data:`STATES`."""
     rule: str = ""
     entity: str = ""
     person: str = ""
-    """Who holds an item, is to decide on it, or has decided on it."""
+    """Who holds an item, should decide on it, or has decided on it."""
     amount_from: str = ""
     amount_to: str = ""
     sort: str = ""
@@ -66,7 +66,7 @@ class QueueFilter:
         """Return the filter of the query of an address, or of the fields of a form.
 
         Raises:
-            PageError: a value cannot be one.
+            PageError: a value is not valid.
         """
         chosen = cls(**{name: given.get(name, "") for name in (*_TITLES, "sort")})
         _require("state", chosen.state, STATES)
@@ -77,7 +77,7 @@ class QueueFilter:
 
     @property
     def fields(self) -> dict[str, str]:
-        """What :meth:`read` takes."""
+        """The fields from which :meth:`read` makes the same filter."""
         return {name: value for name, value in vars(self).items() if value}
 
     @property
@@ -92,7 +92,7 @@ class QueueFilter:
 
     @property
     def conditions(self) -> list[tuple[str, QueueFilter]]:
-        """Each condition, for people, with the filter that lacks it."""
+        """Each condition, for people, with the filter without it."""
         return [
             (f"{title} {shown(value)}", replace(self, **{name: ""}))
             for name, title in _TITLES.items()
@@ -100,11 +100,11 @@ class QueueFilter:
         ]
 
     def without_conditions(self) -> QueueFilter:
-        """Return the filter that has the order alone."""
+        """Return the filter with only the order."""
         return QueueFilter(sort=self.sort)
 
     def sorted_by(self, name: str) -> QueueFilter:
-        """Return the filter whose order is that of a column; if it is already, the reverse."""
+        """Return the filter sorted by a column, or in reverse if it is sorted by it already."""
         first, other = (f"-{name}", name) if name in _NUMBERS else (name, f"-{name}")
         return replace(self, sort=other if self.sort == first else first)
 
@@ -113,19 +113,19 @@ class QueueFilter:
         return f"/{self.query(day)}"
 
     def query(self, day: date | None) -> str:
-        """Return what follows the path in an address that goes on with the queue of a day."""
+        """Return the query string, with ``?``, that keeps a day and this filter; empty if there are none."""
         query = urlencode(({"day": str(day)} if day else {}) | self.fields)
         return f"?{query}" if query else ""
 
     def ordered(self, queued: Iterable[Queued]) -> list[Queued]:
-        """Return items in the order; those without a value are last."""
+        """Return items in the order of the filter; those without a value come last."""
         key = _KEYS[self.sort.removeprefix("-") or "rank"]
         known = [one for one in queued if key(one) is not None]
         absent = [one for one in queued if key(one) is None]
         return sorted(known, key=key, reverse=self.sort.startswith("-")) + absent
 
     def has(self, one: Queued, viewer: str) -> bool:
-        """Return whether an item fulfils all conditions, for the person who looks at the queue."""
+        """Return whether an item fulfils all conditions for a viewer."""
         low, high = _number("amount_from", self.amount_from), _number("amount_to", self.amount_to)
         return (
             (not self.state or _is_in(self.state, one, viewer))
@@ -138,13 +138,13 @@ class QueueFilter:
 
 
 def people(one: Queued) -> list[str]:
-    """Return who holds an item, who is to decide on it, and who has decided on it."""
+    """Return who holds an item, who should decide on it, and who has decided on it."""
     decision = one.state.decision
     return [name for name in (one.state.holder, one.state.assignee, decision.analyst if decision else None) if name]
 
 
 def _state_order(one: Queued) -> tuple[int, str]:
-    """Return the place of an item among the open ones, those that somebody holds, and the decided ones."""
+    """Return the key that sorts items by state: open, then held, then decided."""
     if one.is_decided and one.state.decision:
         return 2, one.state.decision.verdict or ""
     return (1, one.state.holder) if one.state.holder else (0, "")

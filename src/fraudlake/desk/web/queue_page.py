@@ -1,4 +1,4 @@
-"""The queue's page: the items of a day with their states, and the next one."""
+"""The queue's page: the items of a day with their states, and the form that takes the next one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _COLUMNS = {
     "amount": "At risk",
     "probability": "Probability",
 }
-"""The columns of the queue, by the names of their orders."""
+"""The headings of the queue, by the names of their orders."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -112,7 +112,7 @@ def day_of(text: str | None) -> date | None:
     """Return a day from a text; None if it is empty.
 
     Raises:
-        PageError: it is no day.
+        PageError: the text is not a day.
     """
     try:
         return date.fromisoformat(text) if text else None
@@ -121,12 +121,12 @@ def day_of(text: str | None) -> date | None:
 
 
 def address(queued: Queued, query: str) -> str:
-    """Return the address of the page of an item of a queue, with a :meth:`QueueFilter.query`."""
+    """Return the address of an item's page, with the :meth:`QueueFilter.query` of its queue."""
     return f"/items/{segment(queued.row['item_id'])}{query}"
 
 
 def missing(store: Store, day: date | None) -> str:
-    """Return what to run, so that there is a queue."""
+    """Return a sentence on what to run to get a queue."""
     if not store.has_rows(tables.SILVER_TRANSACTIONS):
         return "The lake has no transactions yet: run 'fraudlake run --landing FOLDER'."
     if day is not None:
@@ -140,7 +140,7 @@ def missing(store: Store, day: date | None) -> str:
 
 
 def _choices(queued: list[Queued], chosen: QueueFilter) -> dict[str, list[str]]:
-    """Return what a filter may name: what the queue has, and what is chosen."""
+    """Return the choices of each filter: the values in the queue, and the chosen one."""
     return {
         "state": [*STATES],
         "rule": sorted({rule for one in queued for rule in one.rules} | {chosen.rule} - {""}),
@@ -150,12 +150,12 @@ def _choices(queued: list[Queued], chosen: QueueFilter) -> dict[str, list[str]]:
 
 
 def _take_next(store: Store, person: Person, fields: Mapping[str, str], being_taken: Claims) -> str:
-    """Take the next item that is free, and give back the one before; return the address of the new one's page.
+    """Take the next free item of a filtered queue, and give back the one that the analyst leaves; return its address.
 
-    The next item is that of the filtered queue after the one before, or from the top.
+    The search begins after the item that the analyst leaves, and goes on from the top.
 
     Raises:
-        PageError: every item is decided, or held by others.
+        PageError: no item is free for the analyst.
     """
     day = day_of(fields.get("day"))
     if day is None:
@@ -163,7 +163,7 @@ def _take_next(store: Store, person: Person, fields: Mapping[str, str], being_ta
     event_id = fields.get("event_id") or review.new_id()
     chosen, after = QueueFilter.read(fields), fields.get("after")
     ordered = chosen.ordered(items.listed(store, day))
-    # The item before may have left the filtered queue, since it is decided now.
+    # Not only in the filtered queue: the item may have left it by its verdict.
     at = next((number for number, one in enumerate(ordered) if after in one.item.names), None)
     if at is None:
         others = sorted(ordered, key=lambda one: one.order_for(person.name))
@@ -181,7 +181,7 @@ def _take_next(store: Store, person: Person, fields: Mapping[str, str], being_ta
 def _take_first(
     store: Store, person: Person, event_id: str, chosen: QueueFilter, others: list[Queued], being_taken: Claims
 ) -> Queued | None:
-    """Take the first item of a filtered queue that is offered, and return it; the analyst may hold it already."""
+    """Take the first item that is offered to the person, and return it; one that they already hold is only returned."""
     analyst, is_lead = person.name, person.role >= Role.LEAD
     is_again = chosen.state == SECOND_LOOK
     for one in others:
@@ -201,15 +201,15 @@ def _take_first(
                 event = verdicts.record_one(store, item, event_id, make)
             except review.TakenError:  # somebody was faster
                 continue
-        # A form that is sent again names the item that it took.
+        # If the form is sent again, the event is the earlier one, perhaps of another item.
         return next((other for other in others if event.item_id in other.item.names), one)
     return None
 
 
 def _give_back(store: Store, one: Queued, analyst: str, event_id: str) -> None:
-    """Give back the item that an analyst leaves; the form that is sent again does so once."""
+    """Give back the item that an analyst leaves; a repeated form does so only once."""
     (item,), id_ = items.whole(store, [one]), hashlib.sha256(f"{event_id} released".encode()).hexdigest()[:32]
-    # Its time may be over meanwhile, and somebody else may have taken it.
+    # The lock may have expired in the meantime, and somebody else may hold the item.
     with suppress(FraudlakeError):
         verdicts.record_one(store, item, id_, partial(review.release, item, analyst=analyst, event_id=id_))
 

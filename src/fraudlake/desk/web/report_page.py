@@ -1,4 +1,4 @@
-"""The report page: the report of some days as a file to keep."""
+"""The report page: downloads the report of some days as a file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def routes(site: Site) -> list[Route]:
         days = reports.days_of(store, first, last)
         made = document.render(reports.report(store, days), now)
         span = f"-{days.first}-{days.last}" if days else ""
-        # It has a style of its own, which the pages' policy forbids: it is looked at from a file.
+        # The pages' content policy forbids the report's own style, so it is downloaded.
         return HTMLResponse(made, headers={"content-disposition": f'attachment; filename="report{span}.html"'})
 
     return [Route("/report", report)]

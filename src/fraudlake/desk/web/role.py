@@ -1,4 +1,4 @@
-"""Role: what somebody may do at the desk, by the groups that a proxy names or by a file of people."""
+"""Role: maps people to what they may do at the desk, by groups that a proxy names or by a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fraudlake.errors import UsageError, first_line
 
 
 class Role(IntEnum):
-    """Each role may do what the ones before it may."""
+    """Roles in ascending order; each includes the rights of those before it."""
 
     READER = 1
     """Looks at pages."""
@@ -26,20 +26,20 @@ class Role(IntEnum):
 
 
 class Roles(ABC):
-    """Says who has which role."""
+    """Maps people to roles."""
 
     @abstractmethod
     def role(self, name: str, groups: Collection[str]) -> Role:
         """Return the role of a person with some groups.
 
         Raises:
-            RefusedError: none.
+            RefusedError: the person has no role.
         """
 
 
 @dataclass(frozen=True)
 class SameRole(Roles):
-    """Everybody has the same role."""
+    """Gives everybody the same role."""
 
     given: Role
 
@@ -50,7 +50,7 @@ class SameRole(Roles):
 
 @dataclass(frozen=True)
 class RoleByGroup(Roles):
-    """Members of some groups are analysts or leads, and others read."""
+    """Makes members of some groups analysts or leads, and others readers."""
 
     analysts: frozenset[str]
     leads: frozenset[str] = frozenset()
@@ -63,13 +63,13 @@ class RoleByGroup(Roles):
 
 
 class RoleByFile(Roles):
-    """A TOML file lists the names of ``readers``, ``analysts`` and ``leads``; nobody else is let in."""
+    """Reads a TOML file with the names of ``readers``, ``analysts`` and ``leads``; nobody else is let in."""
 
     def __init__(self, file: Path) -> None:
-        """Read a file; it is read again when it has changed.
+        """Read a file; :meth:`role` reads it again if it has changed.
 
         Raises:
-            UsageError: it cannot be read, or has something else than the lists.
+            UsageError: the file cannot be read, or has other content than the lists.
         """
         self._file, self._lock = file, Lock()
         self._stamp: tuple[int, ...] | None = None
@@ -102,7 +102,7 @@ def _roles(content: dict[str, object]) -> dict[str, Role]:
     """Return the role of each name.
 
     Raises:
-        ValueError: the content is something else than lists of names, or has a name twice.
+        ValueError: the content is not lists of names, or has a name twice.
     """
     roles: dict[str, Role] = {}
     for role in Role:

@@ -1,4 +1,4 @@
-"""The rules' pages: figures of each rule, its limits to try, and drafts."""
+"""The rules' pages: figures of each rule, backtests of changed limits, and the form that saves a draft."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _DAYS = 28
 _CLOSED = 50
-"""Entries that have ended which the page shows."""
+"""Most ended entries that the page shows."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -129,7 +129,7 @@ def routes(site: Site) -> list[Route]:
 
 
 def _asked(site: Site, request: Request) -> tuple[Store, RuleVersion]:
-    """Return the store, and the version of a rule that the address names: the live one, otherwise the newest."""
+    """Return the store, and the live version of the rule in the address, otherwise its newest."""
     store = site.store_of(request.state.person)
     (present, unreadable), name = rules.read(store), request.path_params["name"]
     try:
@@ -140,7 +140,7 @@ def _asked(site: Site, request: Request) -> tuple[Store, RuleVersion]:
 
 
 def _ended(request: Request, listed: list[Listed]) -> str | None:
-    """Return what a page says of an entry that its form has ended."""
+    """Return the notice about a list entry that the form has ended."""
     ended = next((one.entry for one in listed if one.entry.entry_id == request.query_params.get("ended")), None)
     if ended is None:
         return None
@@ -148,7 +148,7 @@ def _ended(request: Request, listed: list[Listed]) -> str | None:
 
 
 def _saved(text: str | None, changes: list[RuleVersion]) -> str | None:
-    """Return what a page says of a draft that was saved; None if there is no such version."""
+    """Return the notice about a saved draft; None if there is no such version."""
     if not text:
         return None
     if not (text.isascii() and text.isdigit()):
@@ -158,7 +158,7 @@ def _saved(text: str | None, changes: list[RuleVersion]) -> str | None:
 
 
 def _limits(version: RuleVersion, given: Mapping[str, str]) -> dict[str, float]:
-    """Return the limits, of those given, that differ from the rule's."""
+    """Return the given limits that differ from the rule's."""
     moved = {}
     for name, now in rules.limits(version.rule).items():
         try:
@@ -173,7 +173,7 @@ def _limits(version: RuleVersion, given: Mapping[str, str]) -> dict[str, float]:
 
 
 def _slider(name: str, value: float) -> dict[str, Any]:
-    """Return the range in which a limit moves: to three times as much, or the whole of a probability."""
+    """Return the range of a slider: up to three times the limit, or all of 0 to 1 for a probability."""
     if name == "threshold":
         return {"name": name, "value": value, "low": 0.01, "high": 0.99, "step": 0.01}
     high = 3 * value if value > 0 else 100.0

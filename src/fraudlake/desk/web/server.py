@@ -1,4 +1,4 @@
-"""Server: a site listens on this machine, until the program is stopped."""
+"""Server: configures a site for one person or a team, and serves it until the program is stopped."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 _ADDRESS = 1 << 20
-"""Bytes of an address and its headers: a name of 70,000 letters to find, with each of them encoded."""
+"""Most bytes of an address and its headers: enough to search for a name of 70,000 letters, percent-encoded."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; port 0 is any free one.
+    """Return a listening socket; port 0 means any free port.
 
     Raises:
         UsageError: the address cannot be used.
@@ -41,7 +41,7 @@ def listen(host: str, port: int) -> socket.socket:
         made = socket.socket(family, socket.SOCK_STREAM)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
-        made.listen()  # who opens the address at once waits
+        made.listen()  # requests wait from now on, and are not refused
     except OSError as error:
         raise UsageError(f"cannot listen on {host}:{port} ({error.strerror}): give another --port") from None
     return made
@@ -56,7 +56,7 @@ def site_of_one(
     public_url: str | None = None,
     renewed: Callable[[str], None] = lambda token: None,
 ) -> tuple[Site, TokenAccess]:
-    """Return the site of one person, and its access, which has the token.
+    """Return the site for one person, and its access, which has the token.
 
     Args:
         store: the tables.
@@ -64,8 +64,8 @@ def site_of_one(
         role: the person's role.
         address: host and port.
         activity: :attr:`Site.activity`.
-        public_url: where people reach it, if a proxy is between.
-        renewed: is called with the next token when one was used.
+        public_url: the address of the site if it is behind a proxy.
+        renewed: called with the next token after one was used.
     """
     host, port = address
     access = TokenAccess(name, role, _names(host), port, public_url, renewed)
@@ -73,16 +73,16 @@ def site_of_one(
 
 
 def site_of_team(store: Store, most: Role, host: str, activity: Callable[[], Mapping[str, Any]] | None = None) -> Site:
-    """Return the site of the people whom a proxy names, as the settings of the lake say.
+    """Return the site for people whom a proxy authenticates, as the settings of the lake say.
 
     Args:
         store: the tables.
-        most: the most that anybody is, such as a reader.
+        most: the highest role that anybody gets, such as reader.
         host: the address that the desk listens on.
         activity: :attr:`Site.activity`.
 
     Raises:
-        UsageError: the settings do not say where the proxy is, where people reach it, or who is what.
+        UsageError: the settings lack the proxy, its public address or the roles, or contradict each other.
     """
     settings = store.settings
     if settings.user_header is None or settings.public_url is None or not settings.proxies:
@@ -94,7 +94,7 @@ def site_of_team(store: Store, most: Role, host: str, activity: Callable[[], Map
 
 
 def _roles(settings: Settings) -> Roles:
-    """Return what the settings say of the roles of a team; without any, everybody is an analyst."""
+    """Return the roles of a team by the settings; by default everybody is an analyst."""
     has_groups = bool(settings.analysts or settings.leads)
     if settings.people and (has_groups or settings.groups_header):
         raise UsageError("--people names who is what, and so do the proxy's groups: give one of them")
@@ -106,12 +106,12 @@ def _roles(settings: Settings) -> Roles:
 
 
 def _names(host: str) -> tuple[str, ...]:
-    """Return the names by which a browser may ask for a host; none are all."""
+    """Return the host names that a request may use; empty for any."""
     return LOOPBACK if host in LOOPBACK else ()
 
 
 class _Server(uvicorn.Server):
-    """A server that ends when the program is stopped, once it has answered what it began to answer."""
+    """A server that finishes the requests in progress, and ends, when the program is stopped."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -120,7 +120,7 @@ class _Server(uvicorn.Server):
             yield
 
     async def on_tick(self, counter: int) -> bool:
-        """Return whether to end; it is asked ten times a second."""
+        """Return whether to end; Uvicorn calls this ten times a second."""
         connections.end_waiting(self.server_state.connections, asyncio.get_running_loop().time())
         return await super().on_tick(counter) or stop.is_requested()
 
@@ -146,6 +146,6 @@ def serve(app: ASGIApp, listening: socket.socket, is_proxy: Callable[[str], bool
         timeout_graceful_shutdown=10,
     )
 
-    # What is loaded stays: to look through it for garbage again and again takes a tenth of the processor time.
+    # Modules are never freed, and scanning them for garbage would take a tenth of the processor time.
     gc.freeze()
     asyncio.run(_Server(config).serve([listening]))

@@ -1,4 +1,4 @@
-"""Several at once: the form of the queue's page does one thing with the chosen items, and a page says what happened."""
+"""Several at once: applies an action of the queue's page to all chosen items, and shows the outcome of each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fraudlake.errors import FraudlakeError
 
 _SAID = ("act", "reason", "note", "until", "assignee")
-"""The fields that say what is done."""
+"""The fields that define the action."""
 _DONE = {"released": "given back", "noted": "noted", "assigned": "assigned", "escalated": "for a lead"}
 _NO_ITEM = "it is not in this queue any more: it was forgotten, replaced or merged"
 
@@ -71,7 +71,7 @@ def routes(site: Site) -> list[Route]:
 
 
 def _chosen(store: Store, day: date, names: Iterable[str]) -> dict[str, Item]:
-    """Return the items of a day's queue that have one of some names, by these."""
+    """Return the items of a day's queue with some names, by name; names that the queue lacks are left out."""
     wanted = {*names}
     queued = [one for one in items.listed(store, day) if one.row["item_id"] in wanted and _is_own(one)]
     found = items.whole(store, queued)
@@ -79,12 +79,12 @@ def _chosen(store: Store, day: date, names: Iterable[str]) -> dict[str, Item]:
 
 
 def _is_own(one: Queued) -> bool:
-    """Return whether a row of the queue is still there, and no part of another case."""
+    """Return whether the item of a row still exists, and is not a part of another case."""
     return not one.is_part and (one.item.case_id is not None or one.row["kind"] == cases.DRAWN)
 
 
 def _make(store: Store, analyst: str, chosen: Iterable[Item], fields: Fields) -> Make:
-    """Return what makes the event of an item that a form asks for."""
+    """Return the function that makes the event of the form's action."""
     act, until = fields.get("act", ""), day_of(fields.get("until"))
     reason, note, assignee = (fields.get(name) for name in ("reason", "note", "assignee"))
     lock = store.settings.review_lock
@@ -117,7 +117,7 @@ def _make(store: Store, analyst: str, chosen: Iterable[Item], fields: Fields) ->
 
 
 def _row(name: str, day: date, chosen: dict[str, Item], outcomes: Outcomes) -> dict[str, Any]:
-    """Return what happened to an item, for people."""
+    """Return the outcome of an item as a row for the page."""
     outcome: Event | FraudlakeError = outcomes.get(name, MissingError(_NO_ITEM))
     is_done = isinstance(outcome, review.Event)
     item = chosen.get(name)
@@ -130,7 +130,7 @@ def _row(name: str, day: date, chosen: dict[str, Item], outcomes: Outcomes) -> d
 
 
 def _done(event: Event) -> str:
-    """Return what an event says, for people."""
+    """Describe an event for people."""
     if event.is_verdict:
         paid = f", {len(event.fraud_ids)} payments" if len(event.fraud_ids) > 1 else ""
         return f"decided: {event.verdict}{paid}"

@@ -1,4 +1,4 @@
-"""Site: what the pages share: the tables for a person, templates with their forms of numbers, and static files."""
+"""Site: the resources that all pages share: the store of a person, templates with their formats, and static files."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Site:
     """A lake's pages."""
 
     store_of: Callable[[Person], Store]
-    """Opens the tables for a person, who may read and write what they may."""
+    """Opens the tables for a person, in a workspace with that person's rights."""
     access: Access
     activity: Callable[[], Mapping[str, Any]] | None = None
-    """Returns what the streams of a lake on this machine do: ``gaps``, sentences on counts that do not add up,
-    ``streams``, and ``at`` (UTC). None in a workspace, whose jobs show it."""
+    """Returns the state of a local lake's streams: ``gaps``, sentences on counts that do not add up, ``streams``, and
+    ``at`` (UTC). None in a workspace, whose jobs show it."""
 
     @cached_property
     def files(self) -> dict[str, tuple[bytes, str]]:
@@ -76,7 +76,7 @@ class Site:
         return made
 
     def _address_of(self, name: str) -> str:
-        # A new version has a new address, so browsers may keep what they have.
+        # The address contains a hash of the content, so browsers may cache it forever.
         return self._addresses[name]
 
     @cached_property
@@ -85,7 +85,7 @@ class Site:
         return {name: f"/static/{name}?{digest}" for name, digest in digests.items()}
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
-        """Return a page."""
+        """Render a template as a page."""
         person = getattr(request.state, "person", None)
         token = self.access.form_token(person) if person else None
         shared = {"person": person, "form_token": token, "page": None, "notice": None}
@@ -94,12 +94,12 @@ class Site:
 
 
 def done(request: Request, address: str) -> Response:
-    """Answer a form that was carried out: go on at an address."""
+    """Answer a form that was carried out by a redirect to an address."""
     return JSONResponse({"next": address}) if wants_json(request) else RedirectResponse(address, 303)
 
 
 def wants_json(request: Request) -> bool:
-    """Return whether the script of a page asks."""
+    """Return whether the request comes from the script of a page."""
     return "application/json" in request.headers.get("accept", "")
 
 
@@ -109,7 +109,7 @@ def number(value: float | None) -> str:
 
 
 def plain(value: float) -> str:
-    """Write a number as a form takes it."""
+    """Write a number as form fields expect it."""
     return json.dumps(int(value) if float(value).is_integer() else value)
 
 
@@ -134,5 +134,5 @@ def day(value: date | None) -> str:
 
 
 def words(name: str) -> str:
-    """Write a table's name."""
+    """Write a name without underscores, with a capital letter."""
     return name.replace("_", " ").capitalize()

@@ -34,7 +34,7 @@ _PROCESSES = {"task": worker.in_a_task, "micro_batch": worker.in_a_micro_batch}
 
 @dataclass
 class Probe:
-    """State that the questions share: the scratch, and the reports of Spark's Python processes."""
+    """The state that questions share: the scratch, and the reports of Spark's Python processes."""
 
     scratch: Scratch
     _reports: dict[str, worker.Report | Exception] = field(default_factory=dict)
@@ -56,8 +56,8 @@ class Probe:
 class Assumption:
     """A question to the workspace.
 
-    ``ask`` returns what was seen if the assumption holds, and raises otherwise. ``remedy`` says what to do then.
-    ``matters`` is False if the package works without.
+    ``ask`` returns the observation if the assumption holds, and raises otherwise; ``remedy`` says what to do then.
+    ``matters`` is False if the package works without it.
     """
 
     question: str
@@ -70,7 +70,7 @@ def assumptions(receiver: str | None = None) -> Iterator[Assumption]:
     """Return all assumptions; each comes after those that it depends on.
 
     Args:
-        receiver: whether there is one, as ``HOST:PORT``, that micro-batches send alerts to.
+        receiver: ``HOST:PORT`` to which micro-batches send alerts; None: there is none.
     """
     yield Assumption("session", _session, "run it in a job of the bundle, on serverless compute")
     yield Assumption(

@@ -1,4 +1,4 @@
-"""Probe: each assumption about a workspace becomes an answer, asked there or read from the output of its job."""
+"""Probe: checks each assumption about a workspace in a session there, or reads the answers from the job's output."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _LONGEST = 300
 
 @dataclass(frozen=True)
 class Answer:
-    """Whether an assumption holds, what was seen, and what to do if it does not hold.
+    """Whether an assumption holds, the observation, and the remedy if it does not hold.
 
-    ``matters`` is False if the package works without; such an answer does not fail the probe.
+    ``matters`` is False if the package works without it; such an answer does not fail the probe.
     """
 
     question: str
@@ -42,7 +42,7 @@ def ask(spark: SparkSession, settings: Settings, receiver: str | None = None) ->
     Args:
         spark: the session.
         settings: the settings of the lake.
-        receiver: ``HOST:PORT`` that a micro-batch should reach; None asks nothing of the network.
+        receiver: ``HOST:PORT`` that a micro-batch should reach; None skips the network.
     """
     from fraudlake.workspace.probe.assumptions import Probe, assumptions
     from fraudlake.workspace.probe.scratch import Scratch
@@ -104,7 +104,7 @@ def require(answers: Sequence[Answer]) -> None:
 
 
 def _parsed(line: str) -> list[Answer]:
-    """Parse the line that has the answers; of any other line an empty list."""
+    """Parse the line with the answers; return an empty list for any other line."""
     if not line.startswith('{"ok": '):
         return []
     try:

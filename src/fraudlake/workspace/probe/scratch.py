@@ -1,4 +1,4 @@
-"""Scratch: the probe's own tables and folder in the lake's schema, with names of their own, removed at the end."""
+"""Scratch: temporary tables and a folder of the probe, with unique names in the lake's schema, removed at the end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Worker: the probe's questions to a Python process of Spark, apart from the process of the command, become a report.
+"""Worker: asks the probe's questions in Python processes of Spark, and collects their answers.
 
-The functions that are sent there are nested, so they are pickled by value. Functions of a module are pickled by name:
-all of them would fail if the wheel cannot be imported, which is itself a question.
+The functions that are sent there are nested, so they are pickled by value. Functions of a module are pickled by name,
+so all of them would fail if the wheel could not be imported, which is itself a question.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LIBRARIES = ("fraudlake", "numpy", "pandas", "pyarrow", "pydantic")
 _REPORT_MARKER = "fraudlake-probe-report:"
 Report = dict[str, tuple[bool, str]]
-"""By question: whether it was answered, and what was seen, or the first line of the error."""
+"""By question: whether it was answered, and the observation or the first line of the error."""
 
 
 def in_a_task(scratch: Scratch) -> Report:
@@ -127,7 +127,7 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
                 raise RuntimeError(f"{uris}; {model} cannot be asked for: {error}") from error
             return f"{uris}; {model} is registered"
 
-        # If compute gives a batch's rows only once, the first of these gets them.
+        # On compute that returns a batch's rows only once, the first question gets them.
         asked = {**of_any_process, "refine": refine, "session": session, "names": names}
         asked |= {"merge": merge, "append": append, **network}
         report = json.dumps(ask({**asked, "metadata": metadata, "persist": persist, "registry": registry}))
