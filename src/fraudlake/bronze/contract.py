@@ -1,4 +1,4 @@
-"""The landing contract: a batch with any columns becomes the columns of bronze and the rescued data."""
+"""The landing contract: the fields that bronze takes from files and messages; every other value is rescued."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Field(NamedTuple):
-    """A field of the payload: the column of bronze that takes it, its name, the column's type in SQL, and its form."""
+    """A field of the payload: its column of bronze, its name, the column's type in SQL, and its form."""
 
     column: str
     name: str
@@ -46,7 +46,7 @@ _OWN = tuple(
 
 @dataclass(frozen=True)
 class Contract:
-    """The landing contract: which fields of the payload become columns. It travels to Spark's tasks."""
+    """The landing contract: the fields of the payload that become columns. It is sent to Spark's tasks."""
 
     table: tables.Table
     """``bronze_transactions`` with the declared columns."""
@@ -54,7 +54,7 @@ class Contract:
     own: tuple[Field, ...] = _OWN
     """Flink's four fields, ``dt`` first, and the producer's own id of the transaction."""
     largest_value: int = LARGEST_VALUE
-    """Bytes that a value may have: a file with a larger one is not read."""
+    """Most bytes of a value: a file with a larger value is not read."""
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -85,7 +85,7 @@ def of(
 
 
 def of_settings(settings: Settings) -> Contract:
-    """Return the contract of a lake with these settings, which bound a value, too."""
+    """Return the contract of a lake with these settings, which also limit the size of a value."""
     return of(settings.columns, settings.payload, size_in_bytes(settings.max_value_size))
 
 
@@ -112,9 +112,9 @@ def fit(batch: pa.RecordBatch, timezone: str = "UTC", contract: Contract = FLINK
         contract: the fields that become columns.
 
     Returns:
-        The contract's columns by name; ``_rescued_data``, a text, null if nothing was rescued; and ``_misfits``, the
-        names of declared columns whose value did not fit and the unit that ``dt`` is likely in, if it was read in
-        another one (:func:`fraudlake.bronze.epochs.mark`), null if all is well.
+        The contract's columns by name; ``_rescued_data``, a text, null if nothing was rescued; and ``_misfits``: the
+        names of declared columns whose value did not fit, and the likely unit of ``dt``, if it was read in another one
+        (:func:`fraudlake.bronze.epochs.mark`); null if there are none.
     """
     rest, occurrences = _columns_by_name(batch)
     columns: dict[str, pa.Array] = {}
@@ -141,7 +141,7 @@ def fit(batch: pa.RecordBatch, timezone: str = "UTC", contract: Contract = FLINK
 
 
 def _place(name: str, columns: dict[str, pa.Array], occurrences: dict[str, int]) -> Place | None:
-    """Find the contract's field: the column of its name or, if there is none, a field within a column."""
+    """Return a field's place: the column with its name or, if there is none, a field within a column."""
     own = name_of(name, occurrences)
     if own is not None:
         return Place((own,), columns[own])
@@ -151,7 +151,7 @@ def _place(name: str, columns: dict[str, pa.Array], occurrences: dict[str, int])
 
 
 def _misfit(column: pa.Array, fitting: pa.Array) -> pa.Array | None:
-    """Return the values that did not fit, null in the other rows; None if all did."""
+    """Return the values that did not fit, null in the other rows; None if all values fit."""
     if fitting.null_count == column.null_count:
         return None
     if fitting.null_count == len(column):
@@ -166,7 +166,7 @@ def _either(one: pa.Array | None, other: pa.Array | None) -> pa.Array | None:
 
 
 def _remaining(columns: dict[str, pa.Array], left: Mapping[Path, pa.Array | None]) -> dict[str, pa.Array]:
-    """Return what the contract does not take: ``left`` has the values that do not fit, by the path of their field."""
+    """Return the values to rescue; ``left`` has the values that do not fit, by the path of their field."""
     for name in dict.fromkeys(path[0] for path in left):
         misfits = {path[1:]: misfit for path, misfit in left.items() if path[0] == name}
         remaining = nested.without(columns[name], misfits)
@@ -178,7 +178,7 @@ def _remaining(columns: dict[str, pa.Array], left: Mapping[Path, pa.Array | None
 
 
 def _columns_by_name(batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], dict[str, int]]:
-    """Return the columns by name, and the occurrences of each name; a repeated name gets a number that no other has."""
+    """Return the columns by name, and the occurrences of each name; a repeated name gets a unique number."""
     columns: dict[str, pa.Array] = {}
     repeated = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -193,7 +193,7 @@ def _columns_by_name(batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], dict[s
 
 
 def _rescued(rest: dict[str, pa.Array], contract: Contract, paths: Iterable[Path], rows: int) -> pa.Array:
-    """Encode the columns and values that do not fit; null in a row without misfits and extra columns."""
+    """Encode extra columns and values that do not fit; null in a row without any."""
     known = {field.name.lower() for field in contract.fields} | {path[0].lower() for path in paths}
     rescued = rescue.as_json(rest, rows)
     if not rest or any(name.lower() not in known for name in rest):
@@ -206,7 +206,7 @@ def _rescued(rest: dict[str, pa.Array], contract: Contract, paths: Iterable[Path
 
 
 def _marks(times: pa.Array, form: Form | None) -> pa.Array | None:
-    """Mark the times that are likely in another unit than that of their type or form; None if there are none."""
+    """Mark the times whose unit is likely not that of their type or form; None if there are none."""
     if pa.types.is_timestamp(times.type):
         return epochs.all_misread(times.cast(pa.int64()), times.type.unit)
     if form is not None and form.unit is not None:
@@ -216,8 +216,8 @@ def _marks(times: pa.Array, form: Form | None) -> pa.Array | None:
 
 
 def _misfits(rescued: dict[str, pa.Array], marks: pa.Array | None, rows: int) -> pa.Array:
-    """List, row by row, the names of the columns that have a value in ``rescued``, and the marks; null without any."""
-    # Names hold no commas.
+    """Return, by row, the names of the columns with a value in ``rescued``, and the marks; null if there are none."""
+    # Names contain no commas.
     named = [pc.if_else(column.is_valid(), f"{name},", "") for name, column in rescued.items()]
     if marks is not None:
         named.append(pc.fill_null(pc.binary_join_element_wise(marks, ",", ""), ""))

@@ -1,7 +1,7 @@
-"""Conversions: a value of a file or of a message becomes the value of a column, by one rule for both, or does not fit.
+"""Conversions: converts values to column types, by the same rules for files and messages.
 
-A function in the singular takes a value of JSON, in which a number with a fraction is a ``Decimal``; the one in the
-plural takes a plain Arrow array of any type.
+A function with a singular name takes a JSON value, in which a number with a fraction is a ``Decimal``; one with a
+plural name takes a plain Arrow array of any type. A value that cannot be converted becomes null: it does not fit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TIME = re.compile(
 def instant(value: object, zone: tzinfo = UTC) -> int | None:
     """Read a time in microseconds since 1970: a number is in milliseconds, a text without a zone is of ``zone``.
 
-    What is finer than a microsecond is cut off. A time outside the years 1 to 9999 does not fit.
+    Fractions of a microsecond are cut off. A time outside the years 1 to 9999 does not fit.
     """
     if isinstance(value, str):
         if not TIME.fullmatch(value):
@@ -46,11 +46,11 @@ def instant(value: object, zone: tzinfo = UTC) -> int | None:
 
 
 def instants(column: pa.Array, timezone: str) -> pa.Array | None:
-    """Turn timestamps of any unit into UTC instants, as :func:`instant` does; None of any other type.
+    """Turn timestamps of any unit into UTC instants, as :func:`instant` does; None for any other type.
 
     Args:
         column: the timestamps.
-        timezone: the time zone that those without a zone of their own are shifted by.
+        timezone: the time zone by which timestamps without a zone are shifted.
     """
     kind = column.type
     if not pa.types.is_timestamp(kind):
@@ -66,7 +66,7 @@ def instants(column: pa.Array, timezone: str) -> pa.Array | None:
             micros = pc.if_else(same, micros, pa.scalar(None, micros.type))
     utc = micros.cast(pa.timestamp("us", tz="UTC"))
     if kind.tz is None and timezone != "UTC":
-        # A clock of that zone shows this instant as the UTC time that Flink meant.
+        # The instant's local time in that zone is the UTC time that Flink meant.
         utc = pc.local_timestamp(utc.cast(pa.timestamp("us", tz=timezone))).cast(utc.type)
     outside = calendar.outside(utc)
     return utc if outside is None else pc.if_else(outside, pa.scalar(None, utc.type), utc)
@@ -80,7 +80,7 @@ def text(value: object) -> str | None:
 
 
 def texts(column: pa.Array) -> pa.Array | None:
-    """Turn texts, bytes in UTF-8, integers, and decimals of a type without a fraction into texts; None of others."""
+    """Turn texts, UTF-8 bytes, integers and decimals without fractions into texts; None for other types."""
     kind = column.type
     if pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0):
         return column.cast(pa.string())
@@ -117,7 +117,7 @@ def flag(value: object) -> bool | None:
 
 
 def flags(column: pa.Array) -> pa.Array | None:
-    """Return booleans; None of any other type."""
+    """Return booleans; None for any other type."""
     return column if pa.types.is_boolean(column.type) else None
 
 
@@ -138,7 +138,7 @@ def of_arrow(column: pa.Array, kind: str, timezone: str) -> pa.Array:
     Args:
         column: values of any type.
         kind: the wanted type in SQL.
-        timezone: the time zone that timestamps without a zone of their own are shifted by.
+        timezone: the time zone by which timestamps without a zone are shifted.
 
     Returns:
         The values; those that do not fit are null.
@@ -158,7 +158,7 @@ _OF_ARROW: dict[str, tuple[pa.DataType, Callable[[pa.Array, str], pa.Array | Non
 
 
 def is_number(value: object) -> TypeGuard[int | Decimal]:
-    """Return whether a value of JSON is a number; Python counts booleans among them."""
+    """Return whether a value of JSON is a number; in Python, booleans are integers."""
     return isinstance(value, int | Decimal) and not isinstance(value, bool)
 
 

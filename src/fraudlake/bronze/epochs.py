@@ -10,37 +10,37 @@ import pyarrow.compute as pc
 
 from fraudlake.bronze import calendar
 
-# Flink's tutorial is a second after 1970 began. In nanoseconds, that is 2001 in seconds.
+# The data of Flink's tutorial begins a second after 1970 began. In nanoseconds, that number is 2001 in seconds.
 _FIRST, _LAST = 1_009_843_200, 4_102_444_800
-"""The years 2002 to 2099, in seconds since 1970. A number is a time in them in one unit at most."""
+"""The years 2002 to 2099, in seconds since 1970. A number is a time of these years in at most one unit."""
 _NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 UNITS = tuple(_NAMES.values())
 """The units' names."""
 
 
 def mark(unit: str) -> str:
-    """Return how ``_misfits`` says that a time is likely in a unit, which no column's name can be."""
+    """Return the mark in ``_misfits`` that a time is likely in a unit; no column can have this name."""
     return f"dt in {unit}"
 
 
 @cache
 def windows(unit: str | None) -> dict[str, tuple[int, int]]:
-    """Return the ranges of numbers, without their ends, that are times of this century in another unit, by their mark.
+    """Return the half-open ranges of numbers that are times of this century in another unit, by their mark.
 
     Args:
-        unit: the unit that the numbers were read in, ``s``, ``ms``, ``us`` or ``ns``; None if they were not.
+        unit: the unit in which the numbers were read, ``s``, ``ms``, ``us`` or ``ns``; None if they were not read.
     """
     others = ((name, ticks) for name, ticks in calendar.TICKS_PER_SECOND.items() if name != unit)
     return {mark(_NAMES[name]): (_FIRST * ticks, _LAST * ticks) for name, ticks in others}
 
 
 def misread(number: int, unit: str | None) -> str | None:
-    """Return the mark of a number since 1970 that is likely in another unit than that it was read in."""
+    """Return the mark of a number since 1970 whose unit is likely not the one in which it was read."""
     return next((mark for mark, (first, end) in windows(unit).items() if first <= number < end), None)
 
 
 def all_misread(numbers: pa.Array, unit: str | None) -> pa.Array | None:
-    """Return :func:`misread` of 64-bit integers; None if there are none."""
+    """Return :func:`misread` of 64-bit integers; None if no integer has a mark."""
     least, most = pc.min_max(numbers).as_py().values()
     if least is None or not any(least < end and first <= most for first, end in windows(unit).values()):
         return None

@@ -1,4 +1,4 @@
-"""Fast alerts: the events that the fast lane writes to Kafka become rows of bronze; other messages stay raw."""
+"""Fast alerts: parses the events that the fast lane writes to Kafka; other messages are stored raw."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _PARSED = {
 
 
 def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Parse batches of :data:`KAFKA_COLUMNS` into batches of ``bronze_fast_alerts``, one row a message."""
+    """Parse batches of :data:`KAFKA_COLUMNS` into batches of ``bronze_fast_alerts``, one row per message."""
     schema = BRONZE_FAST_ALERTS.schema
     for batch in batches:
         if batch.num_rows:
@@ -63,8 +63,8 @@ def parse(value: bytes | None) -> dict[str, Any]:
     """Parse one message; never raises.
 
     Returns:
-        The columns that the event has values for, times in microseconds since 1970; only ``_error``, the reason, if
-        the message is no event of an alert, or one without the place of its transaction.
+        The columns for which the event has values, times in microseconds since 1970; only ``_error``, the reason, if
+        the message is not an alert's event, or lacks the place of its transaction.
     """
     try:
         return _row(json_object(value))

@@ -1,7 +1,7 @@
-"""Forms: values in a unit or a pattern that ``[payload]`` declares become values of a column, or do not fit.
+"""Forms: conversions of values in a unit or a pattern that ``[payload]`` declares.
 
 A function of JSON takes one value, as in :mod:`fraudlake.bronze.conversions`; one of Arrow takes a plain array. A unit
-says what numbers are, a pattern or a zone what texts are; every other value is converted as without a form.
+applies to numbers, a pattern or a zone to texts; every other value is converted as if no form were declared.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _MINOR = 100
 _UNITS = {"seconds": "s", "milliseconds": "ms", "microseconds": "us"}
 _TIME = pa.timestamp("us", tz="UTC")
 _TEXT = r"^\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3]):\d\d(:\d\d(\.\d{1,6})?)?$"
-"""A time as a text, without a zone and whole in microseconds: Arrow reads it at once."""
+"""A text of a time, without a zone and with at most microseconds, which Arrow can parse."""
 MICROSECONDS = {"s": 1_000_000, "ms": 1000, "us": 1}
 """Microseconds in a unit of time."""
 
 
 class Form(NamedTuple):
-    """What the values of a field are; it travels to Spark's tasks."""
+    """The unit or pattern of a field's values. It is sent to Spark's tasks."""
 
     minor: bool = False
     """Numbers are hundredths."""
     unit: str | None = None
     """Numbers are times since 1970 in ``s``, ``ms`` or ``us``."""
     pattern: tuple[str, str] | None = None
-    """Texts match this regular expression, and are ISO-8601 by this replacement."""
+    """Texts match this regular expression, and this replacement makes them ISO-8601."""
     zone: str | None = None
-    """Texts are times, of this zone if they have none of their own."""
+    """Texts are times, in this zone if they have no zone themselves."""
 
 
 def of(given: PayloadField) -> Form | None:
@@ -68,8 +68,8 @@ def of_arrow(column: pa.Array, kind: str, form: Form | None, timezone: str) -> p
     Args:
         column: values of any type.
         kind: the wanted type in SQL.
-        form: what the values are; None for what their type says.
-        timezone: the time zone of timestamps without a zone of their own.
+        form: the form of the values; None if they have none.
+        timezone: the time zone of timestamps without a zone.
     """
     if form is not None and form.unit is not None and _is_number(column.type):
         return _instants_of_numbers(column, form.unit)
@@ -81,7 +81,7 @@ def of_arrow(column: pa.Array, kind: str, form: Form | None, timezone: str) -> p
 
 
 def ticks(column: pa.Array) -> pa.Array | None:
-    """Return numbers as integers of 64 bits, cut off before the point; null beyond them. None of any other type."""
+    """Return numbers as 64-bit integers, rounded down; null if out of range. None for any other type."""
     if pa.types.is_integer(column.type):
         return numbers.integers(column)
     if not _is_number(column.type):
@@ -120,7 +120,7 @@ def _instants_of_numbers(column: pa.Array, unit: str) -> pa.Array:
         read = partial(_instant, form=Form(unit=unit))
         return pa.array([None if value is None else read(value) for value in column.to_pylist()], _TIME)
     if pa.types.is_floating(column.type):
-        # The nearest microsecond: a double of seconds is seldom exactly what was meant.
+        # Round to the nearest microsecond, since a double of seconds is seldom exact.
         micros = np.rint(column.cast(pa.float64()).fill_null(math.nan).to_numpy(zero_copy_only=False) * per)
         fits = (micros >= calendar.FIRST) & (micros <= calendar.LAST)
         return pa.array(np.where(fits, micros, 0).astype(np.int64), mask=~fits).cast(_TIME)
@@ -130,7 +130,7 @@ def _instants_of_numbers(column: pa.Array, unit: str) -> pa.Array:
 
 
 def _instants_of_texts(texts: pa.Array, form: Form) -> pa.Array:
-    """Read texts at once if all are usual; otherwise one by one, with the same result."""
+    """Parse texts with Arrow if all have its format; otherwise one by one, with the same result."""
     iso = texts
     if form.pattern is not None:
         regex = f"^(?:{form.pattern[0]})$"
@@ -141,7 +141,7 @@ def _instants_of_texts(texts: pa.Array, form: Form) -> pa.Array:
             times = pc.assume_timezone(iso.cast(pa.timestamp("us")), form.zone).cast(_TIME)
             outside = calendar.outside(times)
             return times if outside is None else pc.if_else(outside, pa.scalar(None, _TIME), times)
-        except pa.ArrowInvalid:  # a day that there is not, or an hour that a clock skips or shows twice
+        except pa.ArrowInvalid:  # a day that does not exist, or an hour that a clock skips or shows twice
             pass
     read = partial(_instant_of_text, form=form)
     return pa.array([None if text is None else read(text) for text in texts.to_pylist()], _TIME)

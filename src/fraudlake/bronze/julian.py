@@ -28,7 +28,7 @@ def corrected(batch: pa.RecordBatch, footer: pq.FileMetaData) -> pa.RecordBatch:
 
     Args:
         batch: rows of the file.
-        footer: the file's.
+        footer: the file's footer.
     """
     metadata = footer.metadata or {}
     if _VERSION not in metadata:
@@ -57,7 +57,7 @@ def _corrected(column: pa.Array) -> pa.Array:
 
 
 def _gregorian(days: Days) -> Days:
-    """Return the Gregorian days of the dates that days since 1970 have in the Julian calendar."""
+    """Convert days since 1970 in the Julian calendar to the Gregorian days with the same dates."""
     # A year that begins in March ends with the leap day. Day 0 is 1 March of the year 0, by either calendar.
     since = days + 719_470
     years = (4 * since + 3) // 1461

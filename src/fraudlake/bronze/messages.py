@@ -1,4 +1,4 @@
-"""Messages: JSON from Kafka becomes rows of bronze with their topic, partition and offset; unreadable ones stay raw."""
+"""Messages: parses JSON from Kafka into rows of bronze; a message that cannot be parsed is stored raw."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KAFKA_COLUMNS = ("value", "topic", "partition", "offset")
 """The columns of Spark's Kafka source that are read."""
 
 # The exact text that Flink writes: from SQL, with either `json.timestamp-format.standard`, and from a Java class.
-# Declared fields follow in their order, each or not. Messages with unusual values do not match; `parse` reads them.
+# Declared fields follow in their order; each is optional. Unusual values do not match: `parse` reads their messages.
 _DAY = "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8])"
 _ACCOUNT = r'"accountId": ?"(?P<accountId>[ !#-\[\]-~]*)"'
 _REST = r'"amount": ?(?P<amount>(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?), ?"alert": ?(?P<alert>true|false)'
@@ -42,7 +42,7 @@ _SQL = rf'^\{{"dt": ?"(?P<dt>[1-9][0-9]{{3}}-(?:{_DAY})[T ]{_CLOCK})Z?", ?{_ACCO
 _POJO = rf'^\{{{_ACCOUNT}, ?"ts": ?(?P<ts>0|[1-9][0-9]{{0,12}}), ?{_REST}'
 
 _TS = Field("dt of ts", "ts", "TIMESTAMP")
-"""The time of a message from a Java class of Flink, which counts if there is no ``dt``."""
+"""The time of a message from a Java class of Flink, which is used if there is no ``dt``."""
 _DIGITS = 20
 """Number of digits from which a text is not a 64-bit integer."""
 _HEADERS = {
@@ -68,7 +68,7 @@ Row = tuple[Any, ...]
 
 
 class UnreadableError(Exception):
-    """A message cannot be used; the text is the reason."""
+    """A message cannot be parsed; the text is the reason."""
 
 
 def columns_of(contract: Contract) -> list[str]:
@@ -84,10 +84,10 @@ def from_messages(messages: DataFrame, contract: Contract = FLINKS) -> DataFrame
         contract: the fields that become columns.
 
     Returns:
-        The columns of ``bronze_transactions``, one row a message. A field that does not fit is null in its column and
+        The columns of ``bronze_transactions``, one row per message. A field that does not fit is null in its column and
         goes, like additional fields, into ``_rescued_data`` (a JSON object). A message that is not one JSON object is
-        in ``_raw`` (bytes; null for a tombstone), with the reason in ``_error``. So is one that is larger than the
-        contract's largest value, without its bytes: it is in the topic.
+        in ``_raw`` (bytes; null for a tombstone), with the reason in ``_error``. A message larger than the contract's
+        largest value has only the reason: its bytes are in the topic.
     """
     return messages.select(*KAFKA_COLUMNS).mapInArrow(partial(read, contract=contract), contract.table.columns)
 
@@ -115,7 +115,7 @@ def parse(value: bytes | None, contract: Contract = FLINKS) -> Row:
 
 
 class _Step(NamedTuple):
-    """How a column gets its value: from the field at ``path``, or from that within objects that ``parts`` name."""
+    """The source of a column's value: the field at ``path``, or a field within objects that ``parts`` names."""
 
     column: str
     convert: Callable[[Any], Any]
@@ -149,7 +149,7 @@ def _row(message: dict[Any, Any], contract: Contract) -> Row:
 
 
 def _steps_of(message: dict[Any, Any], contract: Contract) -> tuple[_Step, ...]:
-    """Return the steps of a message. ``ts`` counts if ``dt`` is null, which is removed."""
+    """Return the steps of a message. If ``dt`` is null, it is removed, and ``ts`` counts."""
     keys = tuple(message)
     steps = _steps(keys, contract.fields)
     path = steps[0].path
@@ -174,7 +174,7 @@ def _steps(keys: tuple[str, ...], fields: tuple[Field, ...]) -> tuple[_Step, ...
 
 
 def _within(message: dict[Any, Any], parts: Path | None) -> tuple[Path | None, Any]:
-    """Return a field of nested objects and its value. Without the field, the value is what blocks the way to it."""
+    """Return a field of nested objects and its value; without the field, the value that blocks its path."""
     place = None if parts is None else nested.in_object(message, parts)
     if place is None:
         return None, None
@@ -182,7 +182,7 @@ def _within(message: dict[Any, Any], parts: Path | None) -> tuple[Path | None, A
 
 
 def _rest(message: dict[Any, Any], paths: list[Path], left: list[Path]) -> dict[Any, Any]:
-    """Remove the fields that the contract takes, but for values that do not fit; those of the message come first."""
+    """Remove the contract's fields, except values that do not fit; the message's own values come first."""
     rest = {}
     for path in paths:
         if path not in left:
@@ -196,7 +196,7 @@ def _rest(message: dict[Any, Any], paths: list[Path], left: list[Path]) -> dict[
 
 
 def _mark(given: object, time: int | None, form: Form | None) -> str | None:
-    """Mark a time that is likely in another unit than it was read in, or in one at all if it is a text of digits."""
+    """Mark a time whose unit is likely not the one in which it was read, or which is a text of digits in some unit."""
     unit = (form and form.unit) or "ms"
     if time is not None:
         return epochs.misread(time // forms.MICROSECONDS[unit], unit)
@@ -210,7 +210,7 @@ def _mark(given: object, time: int | None, form: Form | None) -> str | None:
 def parse_all(values: pa.Array, contract: Contract = FLINKS) -> dict[str, pa.Array]:
     """Parse messages (binary) into the columns that :func:`columns_of` names, with the results of :func:`parse`.
 
-    Messages in exactly Flink's text are parsed with Arrow's regular expressions, which is several times as fast; only
+    Messages in exactly Flink's format are parsed with Arrow's regular expressions, which is several times as fast; only
     the others are parsed one by one, and all of them if the settings declare another payload.
     """
     if not contract.is_flinks:
@@ -258,13 +258,13 @@ def _types(contract: Contract) -> dict[str, pa.DataType]:
 
 
 def _declared(field: Field) -> str:
-    """Return the regular expression of a declared field after others: it may be null or missing."""
+    """Return the regular expression of a declared field, which follows others and may be null or missing."""
     name = re.escape(json.dumps(field.name))
     return rf"(?:, ?{name}: ?(?:null|(?P<_{field.column}>{_TEXT_OF[field.type]})))?"
 
 
 def _values(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Turn the texts of a declared field into values; the empty text, of a field that is not there, becomes null."""
+    """Turn the texts of a declared field into values; the empty text of a missing field becomes null."""
     given = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
     if pa.types.is_string(kind):
         return pc.utf8_slice_codeunits(given, 1, -1)
@@ -277,7 +277,7 @@ def json_object(value: bytes | None) -> dict[str, Any]:
     """Decode a message by RFC 8259, strictly: one object, UTF-8, no NaN, no duplicate key.
 
     Raises:
-        UnreadableError: it is none; the text is the reason.
+        UnreadableError: it is not such an object; the text is the reason.
     """
     if value is None:
         raise UnreadableError("tombstone")
@@ -295,7 +295,7 @@ def json_object(value: bytes | None) -> dict[str, Any]:
 
 
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse duplicate keys: which of their values counts depends on the reader."""
+    """Refuse duplicate keys: JSON parsers differ in the value that they choose."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise UnreadableError("duplicate key")
@@ -307,7 +307,7 @@ def _no_constant(name: str) -> None:
 
 
 class _Written(Decimal):
-    """A number with a fraction or an exponent: exact, and with the text that it was written as."""
+    """A number with a fraction or an exponent: its exact value, and its text."""
 
     __slots__ = ("text",)
     text: str
@@ -325,7 +325,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_no_key_twice, parse_constant=_no_
 
 
 def _problem(value: bytes, error: UnicodeDecodeError | json.JSONDecodeError) -> str:
-    """Return why bytes are not JSON: the format of their first bytes if it is known, or the decoder's message."""
+    """Return why bytes are not JSON: the known format of their first bytes, or the decoder's message."""
     for header, name in _HEADERS.items():
         if value.startswith(header):
             return name
@@ -335,7 +335,7 @@ def _problem(value: bytes, error: UnicodeDecodeError | json.JSONDecodeError) -> 
 
 
 def _encoded(number: _Written) -> float | str:
-    """Encode a rescued number as the double that is the same number; if there is none, as its text."""
+    """Encode a rescued number as a double if it is exactly one, otherwise as its text."""
     nearest = float(number)
     return nearest if Decimal(repr(nearest)) == number else number.text
 

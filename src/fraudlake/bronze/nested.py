@@ -23,7 +23,7 @@ def name_of(wanted: str, occurrences: Mapping[str, int]) -> str | None:
         occurrences: the names of a file's columns or a message's keys, and how often each occurs.
 
     Returns:
-        The name itself or, if exactly one is alike but for its case, that; None if there is none, or more than one.
+        The name itself, or else the only name that equals it in another case; None if there is not exactly one.
     """
     if wanted in occurrences:
         return wanted if occurrences[wanted] == 1 else None
@@ -32,7 +32,7 @@ def name_of(wanted: str, occurrences: Mapping[str, int]) -> str | None:
 
 
 class Place(NamedTuple):
-    """A value within others: the ``path`` to it, and whether it is not the field, but something else on its way."""
+    """A nested value: its ``path``, and whether it is not the field, but another value that blocks the path to it."""
 
     path: Path
     value: Any
@@ -40,9 +40,9 @@ class Place(NamedTuple):
 
 
 def in_object(message: dict[str, Any], parts: Path) -> Place | None:
-    """Find a field in nested objects; None if it is not there. A list, or another value on its way, blocks it.
+    """Find a field in nested objects; None if it is missing. A list or another value on the path to it blocks it.
 
-    A null on its way is the field, null.
+    A null on the path counts as the field, null.
     """
     path: Path = ()
     value: Any = message
@@ -59,7 +59,7 @@ def in_object(message: dict[str, Any], parts: Path) -> Place | None:
 
 
 def remove(message: dict[str, Any], path: Path) -> None:
-    """Remove a field from nested objects, and the objects that have no other."""
+    """Remove a field from nested objects, and objects that are then empty."""
     if not path[1:]:
         message.pop(path[0], None)
         return
@@ -83,14 +83,14 @@ def in_struct(column: pa.Array, parts: Path, path: Path) -> Place | None:
 
 
 def without(column: pa.Array, misfits: Mapping[Path, pa.Array | None]) -> pa.Array | None:
-    """Return a struct of which only those values of some fields are left that do not fit.
+    """Return a struct in which, of some fields, only the values that do not fit are left.
 
     Args:
-        column: a struct, in which all of the paths are.
-        misfits: the values that are left of a field, by its path in the struct; None if all of them fit.
+        column: a struct that contains all of the paths.
+        misfits: the remaining values of a field, by its path in the struct; None if all values fit.
 
     Returns:
-        The struct, null in the rows in which it has no value any more; None if it has no field any more.
+        The struct, null in rows without remaining values; None if no field remains.
     """
     if () in misfits:
         return misfits[()]

@@ -1,4 +1,4 @@
-"""Numbers: decimals and integers of any width become doubles and integers of 64 bits, exactly or not at all."""
+"""Numbers: converts decimals and integers of any width to doubles and 64-bit integers, without overflow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def double(value: float | Decimal) -> float | None:
 
 
 def doubles(column: pa.Array) -> pa.Array | None:
-    """Turn numbers into doubles as :func:`double` does; NaN and infinities of a float stay. None of any other type."""
+    """Turn numbers into doubles as :func:`double` does; NaN and infinities of a float stay. None for any other type."""
     kind = column.type
     if pa.types.is_floating(kind):
         return column.cast(pa.float64())
@@ -44,12 +44,12 @@ def doubles(column: pa.Array) -> pa.Array | None:
 
 def integer(value: float | Decimal) -> int | None:
     """Return a number as an integer of 64 bits; None if that would change it."""
-    # The range first: `int` of a decimal such as 1e999999999 has a billion digits.
+    # Check the range first: `int` of a decimal such as 1e999999999 has a billion digits.
     return int(value) if -(2**63) <= value < 2**63 and value == int(value) else None
 
 
 def integers(column: pa.Array) -> pa.Array | None:
-    """Turn numbers into integers of 64 bits as :func:`integer` does; None of any other type."""
+    """Turn numbers into 64-bit integers as :func:`integer` does; None for any other type."""
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         return None
@@ -86,7 +86,8 @@ def _nearest(column: pa.Array) -> pa.Array:
     """Return the doubles nearest to decimals.
 
     Arrow's own cast is off by one unit in the last place in one of seven. A division of two doubles is rounded to
-    the nearest one, which is exact for as many digits as a double has. Of more, Arrow reads the text: exact, and slow.
+    the nearest one, which is exact for as many digits as a double has. For more digits, Arrow parses the text, which
+    is exact and slow.
     """
     column = _shortened(column)
     scale = column.type.scale
@@ -112,7 +113,7 @@ def _shortened(column: pa.Array) -> pa.Array:
 
 
 def _unscaled(column: pa.Array) -> pa.Array | None:
-    """Return the integers that decimals are stored as, as doubles; None if one of them is not exactly a double."""
+    """Return the unscaled integers of decimals as doubles; None if one of them is not exactly a double."""
     whole = column.view(_DECIMALS[column.type.byte_width](column.type.precision, 0))
     try:
         return whole.cast(pa.int64()).cast(pa.float64())  # both check the range

@@ -1,4 +1,4 @@
-"""Parquet: one file that Flink wrote becomes Arrow batches in the columns of the landing contract."""
+"""Parquet: reads a file that Flink wrote as Arrow batches in the columns of the landing contract."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Count: TypeAlias = Callable[[Content], tuple[int, str | None]]
 
 
 def inspect(content: Content, timezone: str = "UTC", contract: Contract = FLINKS) -> tuple[int, str | None]:
-    """Read a file as :func:`batches` does; return its number of rows or, if it cannot be read, 0 and the reason.
+    """Read a file as :func:`batches` does; return its number of rows or, if that fails, 0 and the reason.
 
     The footer alone does not suffice: it may be intact although a page is damaged, or a value is unreadable.
     """
@@ -53,7 +53,7 @@ def inspect(content: Content, timezone: str = "UTC", contract: Contract = FLINKS
 
 
 def glance(content: Content) -> tuple[int, str | None]:
-    """Read only a file's footer; return the number of rows in it or, if it cannot be read, 0 and the reason."""
+    """Read only a file's footer; return the number of rows in it or, if that fails, 0 and the reason."""
     try:
         with _open(content) as file:
             return int(file.metadata.num_rows), None
@@ -62,7 +62,7 @@ def glance(content: Content) -> tuple[int, str | None]:
 
 
 def digest(content: Content) -> str | None:
-    """Return the SHA-256 of a file's bytes, in hexadecimal digits; None if it cannot be read."""
+    """Return the SHA-256 of a file's bytes, in hexadecimal digits; None if the file cannot be read."""
     if isinstance(content, pa.Buffer):
         return hashlib.sha256(content).hexdigest()
     try:
@@ -96,7 +96,7 @@ def measured(content: Content, largest_value: int, first: int = 0) -> Iterator[p
 
     Args:
         content: the file.
-        largest_value: the bytes that a value may have.
+        largest_value: the most bytes of a value.
         first: the number of the first row in messages.
 
     Raises:
@@ -111,7 +111,7 @@ def measured(content: Content, largest_value: int, first: int = 0) -> Iterator[p
 
 
 def write_own(rows: pa.Table, path: Path) -> None:
-    """Write a file as ``simulate`` lands it: like one of Flink's, but :func:`is_own`."""
+    """Write a file as ``simulate`` lands it: like Flink's files, but marked for :func:`is_own`."""
     layout = {"version": "1.0", "compression": "snappy", "store_schema": False, "use_dictionary": ["accountId"]}
     with pq.ParquetWriter(path, rows.schema, **layout) as file:
         file.write_table(rows)
@@ -129,7 +129,7 @@ def is_own(path: str) -> bool:
 
 
 def _repaired(batch: pa.RecordBatch, footer: pq.FileMetaData) -> pa.RecordBatch:
-    """Return a batch with corrections of values that Arrow reads differently from the file's writer."""
+    """Correct the values of a batch that Arrow reads differently from the file's writer."""
     for leaf in map(footer.schema.column, range(footer.num_columns)):
         at = batch.schema.get_field_index(leaf.path)
         # Arrow before version 21 takes UUIDs for bytes.
@@ -150,14 +150,14 @@ def _whole(content: Content, file: pq.ParquetFile, measure: sizes.Measure) -> It
 
 
 def other_kind(mode: int) -> str | None:
-    """Return the kind of file of a mode (``st_mode``), such as a named pipe; None for a regular file."""
+    """Return the kind of file that a mode (``st_mode``) states, such as a named pipe; None for a regular file."""
     return None if stat.S_ISREG(mode) else _OTHER_KINDS.get(stat.S_IFMT(mode), "something else")
 
 
 def _open(content: Content) -> pq.ParquetFile:
     if isinstance(content, str):
         kind = other_kind(os.stat(content).st_mode)  # noqa: PTH116 - 20 times as fast as Path
-        if kind is not None:  # to open a named pipe waits for its other end, and no signal ends that
+        if kind is not None:  # opening a named pipe would wait for its other end, and no signal could end that
             raise _NoFileError(f"it is {kind}, not a file")
     try:
         file = _opened(content, None)
@@ -172,7 +172,7 @@ def _open(content: Content) -> pq.ParquetFile:
 def _opened(content: Content, footer: pq.FileMetaData | None, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     file = content if isinstance(content, str) else pa.BufferReader(content)
     # If the writer left page checksums, they reveal a flipped bit that decodes to another value.
-    # Otherwise Arrow holds the bytes of all columns that it has read, and so in the end the whole file (seen in 25).
+    # Without `page_by_page`, Arrow keeps the bytes of all columns that it has read in memory (seen in 25).
     page_by_page = {"pre_buffer": False, "buffer_size": BUFFER_BYTES}
     checks = {"coerce_int96_timestamp_unit": "us", "page_checksum_verification": True}
     return pq.ParquetFile(file, metadata=footer, read_dictionary=[*dictionaries], **checks, **page_by_page)

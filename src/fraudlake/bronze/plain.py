@@ -1,4 +1,4 @@
-"""Plain arrays: values in any of Arrow's encodings become the same values without it."""
+"""Plain arrays: decodes Arrow's dictionaries, runs, views and extension types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def plain(column: pa.Array) -> pa.Array:
     """Return the values of a column without dictionary, run-end or view encoding, and without an extension type.
 
     A UUID becomes its text, Arrow's ``bool8`` a boolean, and any other extension type its storage. Texts are not
-    checked to be UTF-8. What is inside of lists, structs, maps and unions stays as it is.
+    checked to be UTF-8. Values inside of lists, structs, maps and unions stay as they are.
     """
     kind = column.type
     if isinstance(kind, pa.UuidType):

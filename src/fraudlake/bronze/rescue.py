@@ -1,4 +1,4 @@
-"""Rescued data: columns that do not fit the landing contract become one JSON object a row."""
+"""Rescued data: encodes values that do not fit the landing contract as one JSON object per row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def as_json(columns: dict[str, pa.Array], rows: int) -> pa.Array:
 
 def _objects(names: list[str], columns: list[pa.Array]) -> pa.Array:
     """Encode rows as JSON objects."""
-    # Arrow joins whole columns: with a Python object a row, a file with one extra column takes 20 times as long.
+    # Arrow joins whole columns; with a Python object per row, a file with one extra column takes 20 times as long.
     named = [
         pc.binary_join_element_wise(f"{json.dumps(name)}: ", pc.fill_null(_encoded(column), "null"), "")
         for name, column in zip(names, columns, strict=True)
@@ -91,7 +91,7 @@ def _encoded_text(raw: pa.Array) -> pa.Array:
 
 
 def _items(column: pa.Array, child: pa.Array) -> pa.Array:
-    """Return the part of ``child`` that the lists of a column, itself perhaps a part of a longer one, refer to."""
+    """Return the part of ``child`` to which the lists of a column refer; the column may be a slice."""
     first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
     return child.slice(first, last - first)
 

@@ -1,6 +1,6 @@
-"""Sizes: rows of a file are measured before they become plain arrays, since a small file may grow by any factor.
+"""Sizes: measures the rows of a file before they are decoded, since a small file may expand by any factor.
 
-A page compresses a value of 400 MB to some kilobytes, and a dictionary has one value for a hundred thousand rows.
+A page compresses a value of 400 MB to some kilobytes, and a dictionary stores one value for a hundred thousand rows.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Sizes: TypeAlias = NDArray[np.int64]
 
 
 class TooLargeError(ValueError):
-    """A value, or the rows of a file together, take too much memory. The message says which, and the bound."""
+    """A value, or all rows of a file, take too much memory. The message says which, and the limit."""
 
 
 def with_dictionaries(footer: pq.FileMetaData) -> list[str]:
-    """Return the columns that may grow, to be read as dictionaries: with fewer bytes than :data:`_FEW` for each row.
+    """Return the columns that may expand, to be read as dictionaries: with fewer bytes than :data:`_FEW` per row.
 
-    Others have most values as often as their rows do, and reading them as dictionaries takes five times as long.
+    Other columns rarely repeat values, and reading them as dictionaries takes five times as long.
     """
     chunks = (
         footer.row_group(group).column(at) for group in range(footer.num_row_groups) for at in range(footer.num_columns)
@@ -48,7 +48,7 @@ def with_dictionaries(footer: pq.FileMetaData) -> list[str]:
 
 
 def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Replace the dictionaries that a file's schema does not have."""
+    """Replace dictionaries by plain arrays, unless the file's schema has them."""
     columns = (_plain(column, field.type) for column, field in zip(batch.columns, schema, strict=True))
     return pa.RecordBatch.from_arrays([*columns], schema=schema)
 
@@ -70,7 +70,7 @@ def require_small(footer: pq.FileMetaData, largest_value: int) -> None:
     """Refuse a file with too many columns, or with values that are too large on average, by its footer.
 
     Raises:
-        TooLargeError: says what is too large.
+        TooLargeError: there are too many columns, or a value is too large.
     """
     if footer.num_columns > _COLUMNS:
         raise TooLargeError(f"it has {footer.num_columns:,} columns, more than {_COLUMNS:,}")
@@ -85,7 +85,7 @@ class Measure:
     """Measures the rows of a file, batch by batch."""
 
     def __init__(self, largest_value: int, first: int = 0) -> None:
-        """Begin a file; its values may have so many bytes, and its first row has this number in messages."""
+        """Begin a file whose values may have ``largest_value`` bytes, and whose first row has the number ``first``."""
         self._largest, self._first, self._rows, self._bytes = largest_value, first, 0, 0
 
     def parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -120,7 +120,7 @@ def _refuse(what: str, size: int, largest: int) -> None:
 
 
 def row_sizes(array: pa.Array) -> Sizes:
-    """Return the bytes of each value of an array as a plain one; a null has none."""
+    """Return the bytes of each value of an array when it is plain; 0 for a null text or list."""
     if isinstance(array, pa.ExtensionArray):
         return row_sizes(array.storage)
     if isinstance(array, pa.DictionaryArray):

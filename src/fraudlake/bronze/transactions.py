@@ -1,4 +1,4 @@
-"""Bronze transactions: landed parquet files become rows of bronze, each with its file and its row number there."""
+"""Bronze transactions: reads landed parquet files into rows of bronze, each with its file and row number."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def of_file(
 
 
 def in_pieces(files: DataFrame) -> DataFrame:
-    """Cut files into pieces of at most :data:`PIECE_BYTES`, of which no Python process gets many at once.
+    """Cut files into pieces of at most :data:`PIECE_BYTES`, so that no Python process gets many bytes at once.
 
     Args:
         files: one row a file: ``source``, its path relative to the landing folder, ``modified`` and ``content``.
 
     Returns:
-        One row a piece, the pieces of a file one after the other: ``source, modified, length, content``; ``length`` is
+        One row per piece, the pieces of a file in order: ``source, modified, length, content``; ``length`` is
         that of the file, in bytes.
     """
     last = F.floor((F.greatest(F.length("content"), F.lit(1)) - 1) / PIECE_BYTES).cast("int")
@@ -63,7 +63,7 @@ def _piece(number: Column) -> Column:
 def whole_files(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, int, parquet.Content]]:
     """Join the pieces of :func:`in_pieces`: ``source, modified, length`` of each file, and the file.
 
-    A file of several pieces is on this machine's disk until the next one is asked for.
+    A file of several pieces is on this machine's disk until the next file is requested.
     """
     columns = ("source", "modified", "length", "content")
     rows = (row for batch in batches for row in zip(*(batch[name] for name in columns), strict=True))
@@ -86,7 +86,7 @@ def from_contents(
     timezone: str = "UTC",
     contract: Contract = FLINKS,
 ) -> DataFrame:
-    """Parse the bytes of files in Spark's tasks, as :func:`of_file` parses one: the machines need not see the files.
+    """Parse the bytes of files in Spark's tasks, as :func:`of_file` does; the machines need no access to the files.
 
     Args:
         contents: what :func:`in_pieces` returns.
@@ -113,7 +113,7 @@ def row_counts(contents: DataFrame, count: parquet.Count, with_digests: bool = F
     Args:
         contents: what :func:`in_pieces` returns.
         count: counts the rows of one file.
-        with_digests: whether to compute the digests of files with rows.
+        with_digests: whether to compute the hashes of files with rows.
 
     Returns:
         ``source, rows, error, digest``; if a file cannot be read, ``rows`` is 0 and ``error`` the reason.
@@ -132,11 +132,11 @@ def row_counts(contents: DataFrame, count: parquet.Count, with_digests: bool = F
 
 
 def bronze_batch(columns: dict[str, pa.Array], contract: Contract) -> pa.RecordBatch:
-    """Complete rows of ``bronze_transactions``: ``date`` from ``dt``, ``_ingested_at`` now, all others null.
+    """Complete rows of ``bronze_transactions``: ``date`` from ``dt``, ``_ingested_at`` now, all other columns null.
 
     Args:
-        columns: some of the columns, by name; ``dt`` must be one of them.
-        contract: the contract that they were read by.
+        columns: some of the columns, by name; ``dt`` is required.
+        contract: the contract with which they were read.
     """
     dt, schema = columns["dt"], contract.table.schema
     now = pa.scalar(time.time_ns() // 1000, schema.field("_ingested_at").type)

@@ -1,6 +1,6 @@
-"""Wide integers: columns of 128 bits, which Polars writes and Arrow cannot read, become integers of 64 bits or digits.
+"""Wide integers: converts 128-bit columns, which Polars writes and Arrow cannot read, to 64-bit integers or digits.
 
-In parquet they are 16 bytes, the lowest first; only the Arrow schema that the footer carries along says what they are.
+In parquet they are 16 bytes, little-endian; only the Arrow schema in the footer says that they are integers.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def footer_without_arrow_schema(content: str | pa.Buffer) -> pq.FileMetaData:
 
 
 def narrowed(batch: pa.RecordBatch, footer: pq.FileMetaData) -> pa.RecordBatch:
-    """Turn 128-bit integers into integers of 64 bits, if all of a column fit there, or else into their digits.
+    """Turn 128-bit integers into 64-bit integers, if all values of a column fit, otherwise into digits.
 
     Args:
         batch: rows of a file.
-        footer: the file's, perhaps of :func:`footer_without_arrow_schema`; with any other one there is nothing to do.
+        footer: the file's footer; only one from :func:`footer_without_arrow_schema` may have such integers.
     """
     wide = _wide(base64.b64decode((footer.metadata or {}).get(_IGNORED, b"")))
     for at, name in enumerate(batch.schema.names):
@@ -76,7 +76,7 @@ def _wide(message: bytes) -> dict[str, bool]:
 
 
 def _flag(buffer: bytes, table: int, number: int) -> bool:
-    """Return a boolean field; one that is false may be left out, also from the end of the list of fields."""
+    """Return a boolean field; a false one may be omitted, also from the end of the list of fields."""
     at = _field(buffer, table, number)
     return at != table and buffer[at] != 0
 
@@ -91,7 +91,7 @@ def _field(buffer: bytes, table: int, number: int) -> int:
 
 
 def _behind(buffer: bytes, at: int) -> int:
-    """Return the target of the offset at a position."""
+    """Return the position to which the offset at a position points."""
     (offset,) = struct.unpack_from("<I", buffer, at)
     return at + int(offset)
 

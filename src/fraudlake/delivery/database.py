@@ -1,4 +1,4 @@
-"""Database: each event's data becomes a row of a table, inserted or updated by its id."""
+"""Database: upserts each event's data into a table, by its id."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class DatabaseSink:
         pause: seconds before the second attempt; each further one waits twice as long.
 
     Raises:
-        UsageError: the address is none of SQLAlchemy's, its driver is not installed, or there is no upsert for it.
+        UsageError: the address is invalid, its driver is not installed, or its database is not one of these.
     """
 
     def __init__(self, url: str, table: str, pause: float = 1.0) -> None:
         """Load the driver; nothing is connected yet."""
         try:
-            # The statement's values would be of no use in messages.
+            # Otherwise error messages would contain the statement's values.
             self._engine = sa.create_engine(url, hide_parameters=True, poolclass=sa.NullPool)
         except ModuleNotFoundError as error:
             raise UsageError(f"jdbc_url: its driver '{error.name}' is not installed") from None
@@ -61,7 +61,7 @@ class DatabaseSink:
         self._table = table_of(name, schema or None)
 
     def send(self, events: Sequence[Event], name: str) -> list[Outcome]:
-        """Upsert events, at most :data:`_ROWS` a transaction."""
+        """Upsert events, at most :data:`_ROWS` per transaction."""
         return in_batches(events, _ROWS, self._write)
 
     def _write(self, events: Sequence[Event]) -> Outcome:
@@ -75,7 +75,7 @@ class DatabaseSink:
             except sa.exc.SQLAlchemyError as error:
                 reason = first_line(str(getattr(error, "orig", None) or type(error).__name__))
                 is_refusal = isinstance(error, sa.exc.DataError | sa.exc.IntegrityError)
-                # What may pass: no connection, a lock, a server that is shutting down.
+                # Only these may pass: no connection, a lock, a server that is shutting down.
                 if not isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError):
                     break
             if attempt < _ATTEMPTS:
@@ -86,7 +86,7 @@ class DatabaseSink:
 def table_of(name: str, schema: str | None = None) -> sa.Table:
     """Return the table with the fields of an event's data, and ``alert_id`` as primary key."""
     columns = (
-        # MySQL indexes no text without a length.
+        # MySQL cannot index a text without a length.
         sa.Column(column.name, sa.String(64) if column.name == KEY else _TYPES[column.type], primary_key=is_key)
         for column in tables.SILVER_ALERTS.fields
         if column.name != IN_EVIDENCE

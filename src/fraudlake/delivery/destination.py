@@ -23,8 +23,8 @@ T = TypeVar("T")
 class Destination:
     """A destination, as a module of :mod:`fraudlake.delivery.destinations` declares it.
 
-    All settings of the program contain those of every destination, so such a module imports what loads slowly, or may
-    not be installed, in its sink.
+    The program's settings include those of every destination, so a destination's module imports slow or optional
+    packages only in ``sink``.
     """
 
     name: str
@@ -32,13 +32,13 @@ class Destination:
     sink: Callable[[Any, Lake], Sink]
     """Returns its sink, which writes in the session of the lake; nothing is connected yet.
 
-    It gets all settings, and raises a UsageError if one is missing or wrong, or if what it needs is not installed.
+    It gets all settings, and raises a UsageError if one is missing or wrong, or if a package is not installed.
     """
     settings: type[BaseModel] = BaseModel
     """Its settings. Those of the type ``SecretStr`` are never shown and are no flags; a Databricks secret can hold
     them."""
     shared: tuple[str, ...] = ()
-    """Names of the other settings that it reads, as flags of ``deliver``."""
+    """Names of further settings that it reads, which are flags of ``deliver``."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ class Destination:
 
 
 def required(value: T | None, name: str) -> T:
-    """Return the value of a setting that a destination cannot do without.
+    """Return the value of a setting that a destination requires.
 
     Raises:
         UsageError: it is not set.

@@ -1,4 +1,4 @@
-"""Event: an alert becomes a CloudEvent, the JSON object that every receiver gets."""
+"""Event: an alert as a CloudEvent, the JSON object that every receiver gets."""
 
 from __future__ import annotations
 

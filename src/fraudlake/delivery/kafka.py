@@ -1,4 +1,4 @@
-"""Kafka: each event becomes a message of a topic, with its id as the key."""
+"""Kafka: sends each event as a message to a topic, with its id as the key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class KafkaSink:
 
     Args:
         topic: the topic.
-        options: the options of Spark's Kafka client, ``kafka.`` before their names; they override the time-outs.
+        options: the options of Spark's Kafka client, with the prefix ``kafka.``; they override the time-outs.
         spark: the session of the micro-batch.
     """
 

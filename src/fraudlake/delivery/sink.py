@@ -1,4 +1,4 @@
-"""Sink: the interface of every destination: events go out, and an outcome for each comes back."""
+"""Sink: the interface of every destination, which sends events and returns an outcome for each."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Outcome:
 
 
 class Sink(Protocol):
-    """A destination. It retries by itself, for minutes at most; a receiver that fails raises nothing.
+    """A destination. It retries by itself, for minutes at most, and does not raise if the receiver fails.
 
-    A folder that cannot be written does raise: the stream stops there, as it does if the lake cannot be written.
+    It raises if its folder cannot be written: then the stream stops, as it does if the lake cannot be written.
 
-    An event that is reported as delivered has been taken over by the receiver. One that is not may have arrived, too:
-    an answer can be lost on the way.
+    The receiver has accepted every event that is reported as delivered. It may have accepted others, too, since its
+    answer can be lost.
     """
 
     def send(self, events: Sequence[Event], name: str) -> list[Outcome]:
@@ -35,7 +35,7 @@ class Sink(Protocol):
 
         Args:
             events: the events.
-            name: names them together: letters, digits and hyphens. A repetition after a crash has the same name.
+            name: a name for these events, of letters, digits and hyphens; the same in a repetition after a crash.
 
         Returns:
             An outcome for each event, in their order.
@@ -46,8 +46,8 @@ class Sink(Protocol):
 def in_batches(events: Sequence[Event], size: int, send: Callable[[Sequence[Event]], Outcome]) -> list[Outcome]:
     """Send events in batches of at most ``size``; ``send`` returns the outcome of a batch.
 
-    A batch that is refused is halved until the event that the receiver does not take is alone. After a batch that
-    failed otherwise, the receiver counts as down: what is left is not tried.
+    A refused batch is halved until only the event that the receiver refuses is left. After a batch that failed
+    otherwise, the receiver counts as down, and the remaining events are not tried.
     """
     outcomes: list[Outcome] = []
     waiting = deque(events[start : start + size] for start in range(0, len(events), size))

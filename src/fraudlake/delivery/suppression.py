@@ -1,4 +1,4 @@
-"""Suppression: which alerts stay in the lake, as their entity had one just before or as they are too many."""
+"""Suppression: decides which alerts are not sent, because their entity had one recently or there are too many."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def held_back(
 ) -> list[HeldBack | None]:
     """Return for each alert why it is not sent, or None.
 
-    Only the alerts decide, and no clock: a micro-batch that is repeated is decided as before.
+    The result depends only on the alerts and no clock, so it is the same for a repeated micro-batch.
 
     Args:
         alerts: new alerts, in the order in which they are to be sent.
-        sent: the alerts that were sent earlier, as far back as they count; those that are new are passed over.
-        within: an alert is suppressed that is nearer than this, in event time, to one that is sent of the same account,
-            or terminal, or whatever its rule is by; 0 suppresses none.
-        most_a_minute: how many of the alerts that were detected in one minute (UTC) are sent; 0 means no limit.
+        sent: the alerts sent earlier, as far back as they count; new alerts among them are ignored.
+        within: an alert is suppressed if an alert of the same entity is sent that is nearer than this in event time;
+            0 suppresses none.
+        most_a_minute: the most alerts to send of those detected in one minute (UTC); 0 means no limit.
     """
     new = {alert["alert_id"] for alert in alerts}
     times: dict[tuple[str, str], list[datetime]] = defaultdict(list)
@@ -66,7 +66,7 @@ def held_back(
 
 
 def _of(alert: Alert) -> tuple[str, str]:
-    """Return what an alert is about: an entity and its key; an alert of an earlier version is about its account."""
+    """Return the entity of an alert and its key; an alert of an earlier version has the account."""
     by, key = alert["entity"], alert["entity_key"]
     return (ACCOUNT, alert["account_id"]) if by is None else (by, key)
 

@@ -1,4 +1,4 @@
-"""Webhook: events are posted to an address in batches, signed, and retried while there is hope."""
+"""Webhook: posts events to an address in signed batches, and retries failures that may pass."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ BATCH = 100
 """Events in a request."""
 SECRET_PREFIX = "whsec_"  # noqa: S105
 _MOST_SECONDS = 30
-"""Longest wait between two attempts, whatever the receiver asks for: the signature's time must stay young."""
+"""Longest wait between two attempts, whatever the receiver asks for, since the signature's time must stay recent."""
 _TEMPORARY = (408, 425, 429, 500, 502, 503, 504)
 _OF_CONTENT = (400, 413, 422)
-"""Answers to what is in a request: fewer events may do."""
+"""Answers to the content of a request, which fewer events may avoid."""
 _REASONS = (
     (exceptions.NewConnectionError, "no connection"),
     (exceptions.ConnectTimeoutError, "no connection in time"),
@@ -39,7 +39,7 @@ _REASONS = (
 
 
 class _Patience(Retry):
-    """Retries a POST after a failure that may pass; the id of a request lets the receiver know a repetition."""
+    """Retries a POST after a failure that may pass; the receiver recognises a repetition by the request's id."""
 
     def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
         seconds = super().get_retry_after(response)
@@ -59,7 +59,7 @@ RETRY = _Patience(
 
 
 class WebhookSink:
-    """Posts batches of CloudEvents, signed as the specification "Standard Webhooks" has it.
+    """Posts batches of CloudEvents, signed by the specification "Standard Webhooks".
 
     Args:
         url: the address; it may contain a secret and is never shown.
@@ -77,7 +77,7 @@ class WebhookSink:
         self._retry = retry or RETRY
 
     def send(self, events: Sequence[Event], name: str) -> list[Outcome]:
-        """Post events, at most :data:`BATCH` a request."""
+        """Post events, at most :data:`BATCH` per request."""
         with requests.Session() as session:
             for scheme in ("http://", "https://"):
                 session.mount(scheme, HTTPAdapter(max_retries=self._retry))
@@ -92,7 +92,7 @@ class WebhookSink:
                 headers=self._headers(events, body),
                 timeout=self._timeout,
                 allow_redirects=False,
-                stream=True,  # the answer's body is of no interest, however long it is
+                stream=True,  # do not read the answer's body
             ) as response:
                 status, attempts = response.status_code, 1 + len(response.raw.retries.history)
         except requests.RequestException as error:

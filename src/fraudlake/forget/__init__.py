@@ -1,1 +1,1 @@
-"""Forget: accounts leave the tables, files, stream state and logs of a lake, and a scan proves it."""
+"""Forget: removes accounts from a lake's tables, files, stream state and logs; a scan proves it."""

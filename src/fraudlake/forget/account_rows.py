@@ -1,4 +1,4 @@
-"""Rows of accounts: a table becomes the rows that are of an account, or that name one in a text."""
+"""Rows of accounts: selects a table's rows that belong to an account, or that name one in a text."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
 
 LANDED = (tables.BRONZE_TRANSACTIONS, tables.SILVER_QUARANTINE)
-"""Tables whose rows are as landed, so that a text of theirs may name an account."""
+"""Tables of landed rows, whose texts may name an account."""
 BY_ACCOUNT = tuple(
     table for table in contents.TABLES if "account_id" in table.column_names and table is not tables.BRONZE_FAST_ALERTS
 )
-"""Tables whose rows are removed, since each is of one account."""
+"""Tables whose rows are removed, since each belongs to one account."""
 
 
 def rows_of(lake: Lake, table: tables.Table, accounts: Sequence[str]) -> DataFrame:
     """Return the rows of accounts, with the column ``account``."""
-    rows = lake.read(table)  # starts Spark if necessary: before that there are no columns
+    rows = lake.read(table)  # starts Spark if necessary: columns cannot be built before
     if table in LANDED:
         text = F.concat_ws("\n", "_rescued_data", F.col("_raw").cast("string"))
         return _naming(rows, F.col("accountId"), text, accounts)
@@ -41,7 +41,7 @@ def rows_of(lake: Lake, table: tables.Table, accounts: Sequence[str]) -> DataFra
 
 
 def account_of_alert(accounts: Sequence[str]) -> Column:
-    """Return the account of an alert, or one of the given that has a transaction in its evidence."""
+    """Return the account of an alert, or one of the given accounts that has a transaction in its evidence."""
     named = F.transform("evidence_columns", lambda columns: columns["account_id"])
     others = F.get(F.filter(named, lambda account: account.isin(list(accounts))), F.lit(0))
     return F.when(F.col("account_id").isin(list(accounts)), F.col("account_id")).otherwise(others)
@@ -52,8 +52,8 @@ def _naming(rows: DataFrame, own: Column, text: Column, accounts: Sequence[str])
 
     Args:
         rows: the rows.
-        own: the account that a row is of.
-        text: the text in which a row without an account may name it.
+        own: the account of a row.
+        text: the text that may name an account, in a row without one.
         accounts: the accounts.
     """
     is_of = {

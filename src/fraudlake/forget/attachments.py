@@ -1,4 +1,4 @@
-"""Attachments: attached files of accounts, and those that name one, leave the lake."""
+"""Attachments: removes the attached files of accounts, and attached files that name one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
 
 _UNDER_WAY = 3600.0
-"""Seconds after which a file that no event names is of a killed process: its event follows at once otherwise."""
+"""Seconds after which a file without an event was left by a killed process: normally its event follows at once."""
 
 
 def count(lake: Lake, accounts: Sequence[str]) -> Counter[str]:
@@ -25,9 +25,9 @@ def count(lake: Lake, accounts: Sequence[str]) -> Counter[str]:
 
 
 def remove(lake: Lake, accounts: Sequence[str]) -> None:
-    """Remove files that only events on the accounts name, or no event, and those that name an account.
+    """Remove files that no event on other accounts refers to, and files that name an account.
 
-    It comes before the events are erased, so that a call that was cut finds the files again.
+    It must run before the events are erased, so that the call after an interrupted one finds the files again.
     """
     named = _named(lake)
     others = {hash_ for account, hash_ in named if account not in accounts}
@@ -45,7 +45,7 @@ def _files(lake: Lake) -> Iterator[Path]:
 
 
 def _named(lake: Lake) -> set[tuple[str, str]]:
-    """Return each account with the hashes of files that events on it name."""
+    """Return, for each account, the hashes of files that events on it refer to."""
     named = lake.read(tables.SILVER_REVIEW_EVENTS).where("file_hash IS NOT NULL")
     rows = named.select("account_id", "file_hash").distinct().collect()
     return {(row["account_id"], row["file_hash"]) for row in rows}

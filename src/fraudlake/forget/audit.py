@@ -1,4 +1,4 @@
-"""Audit: ``gold_forgotten`` says when an account was forgotten, and how many rows of which table, by a salted hash."""
+"""Audit: ``gold_forgotten`` records, by a salted hash, when an account was forgotten, and how many rows by table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
 
 ITERATIONS = 600_000
-"""Of PBKDF2: who has hash and salt must take a tenth of a second for each account that is tried."""
+"""Iterations of PBKDF2: with hash and salt, trying an account takes a tenth of a second."""
 
 Row = dict[str, Any]
 
@@ -37,17 +37,17 @@ class Audit:
         return hashlib.pbkdf2_hmac("sha256", account.encode(), bytes.fromhex(self.salt), self.iterations).hex()
 
     def is_unfinished(self, account: str) -> bool:
-        """Return whether the removal of an account was begun and not finished."""
+        """Return whether the removal of an account has begun and not finished."""
         return any(row["finished_at"] is None for row in self._of(account))
 
     def finished_at(self, account: str) -> datetime | None:
-        """Return when an account was forgotten last (UTC); None: never."""
+        """Return when an account was last forgotten (UTC); None if it never was."""
         return max((row["finished_at"] for row in self._of(account) if row["finished_at"]), default=None)
 
     def begin(self, lake: Lake, counts: Mapping[str, Mapping[str, int]]) -> None:
-        """Write down the rows that accounts have, by account and table, before they are removed.
+        """Record the number of rows, by account and table, before they are removed.
 
-        If an earlier removal was cut, the larger number of rows counts: the earlier one has removed some.
+        If an earlier removal was cut, the larger number counts, since that removal has removed some rows.
         """
         for account, by_table in counts.items():
             cut = [row for row in self._of(account) if row["finished_at"] is None]
@@ -70,7 +70,7 @@ class Audit:
         self._write(lake)
 
     def finish(self, lake: Lake, accounts: Iterable[str]) -> None:
-        """Write down that nothing is left of accounts."""
+        """Record that the accounts are removed completely."""
         now = datetime.now(UTC)
         for row in (row for account in accounts for row in self._of(account)):
             row["finished_at"] = row["finished_at"] or now
@@ -86,7 +86,7 @@ class Audit:
 
 
 def read(lake: Lake) -> Audit:
-    """Read the table; a lake that has forgotten no account gets a new salt."""
+    """Read the table; generate a salt for a lake that has not forgotten an account."""
     rows: list[Row] = lake.rows(tables.GOLD_FORGOTTEN).to_pylist()
     if rows:
         return Audit(rows, rows[0]["salt"], rows[0]["iterations"])
@@ -94,14 +94,14 @@ def read(lake: Lake) -> Audit:
 
 
 def require_known(lake: Lake, rows: Mapping[str, Mapping[str, int]]) -> Audit:
-    """Return the audit, if the lake has rows of every account, or a removal of it was cut.
+    """Return the audit, if for every account the lake has rows or an unfinished removal.
 
     Args:
         lake: the lake.
-        rows: how many rows an account has, by account and table.
+        rows: the number of rows, by account and table.
 
     Raises:
-        UsageError: the lake has nothing of an account.
+        UsageError: the lake has neither for an account.
     """
     audit = read(lake)
     for account, by_table in rows.items():

@@ -1,4 +1,4 @@
-"""Own files: landed files that ``simulate`` wrote, and delivered files, lose the rows of accounts."""
+"""Own files: removes rows of accounts from landed files that ``simulate`` wrote, and from delivered files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LandedFile:
 
 
 def landed(lake: Lake, accounts: Sequence[str]) -> Iterator[LandedFile]:
-    """Find the landed files that have rows of accounts; files that cannot be read are not among them."""
+    """Return the landed files that have rows of accounts; files that cannot be read are skipped."""
     wanted = pa.array(accounts)
     for file in landing_folder(lake).list_files():
         if file.size is None:
@@ -51,9 +51,9 @@ def landed(lake: Lake, accounts: Sequence[str]) -> Iterator[LandedFile]:
 
 
 def blank(lake: Lake, landed_file: LandedFile) -> None:
-    """Make the rows of the accounts null, so that all rows keep their numbers.
+    """Set the rows of the accounts to null, so that all rows retain their numbers.
 
-    The ledger gets an entry first; otherwise the file would count as rewritten by somebody else.
+    The ledger gets an entry first; otherwise the next sweep would take the file for rewritten.
     """
     file = landed_file.file
     path = Path(file.path)
@@ -72,7 +72,7 @@ def blank(lake: Lake, landed_file: LandedFile) -> None:
 
 
 def delivered(lake: Lake, accounts: Collection[str], erase: bool) -> Counter[str]:
-    """Count the alerts of accounts in the files that were delivered, by account, and with ``erase`` remove them."""
+    """Count the accounts' alerts in delivered files, by account; with ``erase``, also remove them."""
     counts: Counter[str] = Counter()
     folder = lake.settings.delivery_folder
     for path in sorted(Path(folder).glob("alerts-*.jsonl")) if folder else ():

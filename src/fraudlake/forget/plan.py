@@ -1,4 +1,4 @@
-"""Plan: the rows of accounts in a lake, and those that cannot be removed."""
+"""Plan: counts the rows of accounts in a lake, and names the data that cannot be removed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def plan(lake: Lake, accounts: Sequence[str]) -> Plan:
     """Count the rows that would be removed, without changing anything.
 
     Raises:
-        UsageError: the lake has nothing of an account.
+        UsageError: the lake has no rows of an account.
     """
     counted = count(lake, accounts)
     audit.require_known(lake, counted.rows)
@@ -84,7 +84,7 @@ def count(lake: Lake, accounts: Sequence[str]) -> Plan:
 
 
 def _elsewhere(lake: Lake, accounts: Sequence[str]) -> list[str]:
-    """Return sentences about the accounts' data that is out of the lake's reach."""
+    """Return sentences about data of the accounts that the lake cannot remove."""
     stays = []
     for table in (tables.BRONZE_TRANSACTIONS, tables.BRONZE_FAST_ALERTS):
         of_topics = rows_of(lake, table, accounts).where("_topic IS NOT NULL").groupBy("_topic")
@@ -109,6 +109,6 @@ def _elsewhere(lake: Lake, accounts: Sequence[str]) -> list[str]:
 
 
 def _stored_for(lake: Lake) -> str:
-    """Return how long features look back at most."""
+    """Return the longest time that features look back."""
     own = timedelta(days=features.FORGET_DAYS)
     return durations.text(max(own, entity_features.look_back(lake.settings)))

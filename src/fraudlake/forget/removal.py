@@ -1,8 +1,8 @@
-"""Removal: accounts leave tables, files, the state of streams and Delta's log, and a scan proves it.
+"""Removal: removes accounts from tables, files, the state of streams and Delta's log; a scan proves it.
 
-Every part can be repeated: the next call finishes one that was cut. Rows are found by silver and bronze, so these two
-come last. A row of bronze stays as an empty one, with its source position, and so does its row in the quarantine: each
-landed row is still in bronze once, and in silver or quarantine once. A fast alert stays as an empty row, too.
+Every part can be repeated: the next call finishes an interrupted one. Other tables' rows are located through silver and
+bronze, so these two come last. Rows of bronze and quarantine are not deleted but emptied; their source positions stay.
+So each landed row is still in bronze once, and in silver or quarantine once. Fast alerts are emptied, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result(Plan):
-    """What was removed; ``traces`` lists scanned files that still hold one of the accounts."""
+    """The removed rows; ``traces`` lists scanned files that still contain one of the accounts."""
 
     scanned_files: int = 0
     traces: list[str] = field(default_factory=list)
@@ -40,8 +40,8 @@ def forget(lake: Lake, accounts: Sequence[str]) -> Result:
     """Remove accounts, and scan the remaining files.
 
     Raises:
-        UsageError: the lake has nothing of an account.
-        FraudlakeError: a step runs, is behind or was cut; nothing was changed.
+        UsageError: the lake has no rows of an account.
+        FraudlakeError: a step runs, lags or was cut; nothing was changed.
     """
     stream_state.finish(lake)
     with standstill(lake):
@@ -72,7 +72,7 @@ def forget(lake: Lake, accounts: Sequence[str]) -> Result:
 
 
 def _require_idle(lake: Lake) -> None:
-    """Refuse if a stream has yet to read rows that will be removed."""
+    """Refuse if a stream has unread commits, whose rows may be removed."""
     for table in contents.TABLES:
         for step in lag.unread(lake, table):
             raise FraudlakeError(
@@ -89,7 +89,7 @@ def _require_idle(lake: Lake) -> None:
 
 
 def _erase_leftovers(lake: Lake, folder: Path) -> None:
-    """Remove files that served their purpose and may name accounts, and the past of every table."""
+    """Remove files that are no longer needed and may name accounts, and the older versions of every table."""
     from fraudlake.lake import delta_folder
 
     for done in (lake.replays, folder / "spool"):

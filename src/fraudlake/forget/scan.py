@@ -1,4 +1,4 @@
-"""Scan: every file of a lake, and the state of its streams, are searched for accounts."""
+"""Scan: searches every file of a lake, and the state of its streams, for accounts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def scan(lake: Lake, folder: Path, accounts: Sequence[str]) -> tuple[int, list[str]]:
-    """Search every file of the lake, landed files but Flink's, and delivered ones; return their number and traces."""
+    """Search the lake's files, ``simulate``'s landed files and delivered files; return their number and traces."""
     search, places, number = traces.Search(accounts), [], 0
     landing, delivered = Path(landing_folder(lake).path), lake.settings.delivery_folder
     for file in traces.files([folder, landing, *([Path(delivered)] if delivered else [])]):

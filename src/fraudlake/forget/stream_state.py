@@ -1,4 +1,4 @@
-"""Stream state: the stateful streams drop the accounts, and older versions of their state are removed."""
+"""Stream state: makes the stateful streams drop accounts, and removes older versions of their state."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
 
 _STATEFUL: Mapping[str, Callable[..., list[stream.Stream]]] = {"detect": detect.streams, "score": score.streams}
-"""The streams with a state of accounts, by step."""
+"""The streams whose state has accounts, by step."""
 _MICRO_BATCHES = 4
-"""At most so many empty the state."""
+"""Most micro-batches that run to empty the state."""
 _ROCKSDB = "spark.sql.streaming.stateStore.rocksdb"
 _WHOLE_STATE = {
     f"{_ROCKSDB}.changelogCheckpointing.enabled": "false",
     f"{_ROCKSDB}.compactOnCommit": "true",
     f"{_ROCKSDB}.compression": "none",
 }
-"""Settings with which a micro-batch writes its state as a whole, without what was deleted from it, so that it can be
-scanned."""
+"""Settings with which a micro-batch writes its whole state, without deleted entries, so that it can be scanned."""
 
 
 def finish(lake: Lake) -> None:
-    """Finish the micro-batch of a stateful stream that an earlier call was cut in."""
+    """Finish the micro-batch of a stateful stream during which an earlier call was cut."""
     for step in _STATEFUL:
         if lake.checkpoint(step).pending_batch() is not None:
             _run(lake, [step])
@@ -45,8 +44,8 @@ def finish(lake: Lake) -> None:
 def empty(lake: Lake, folder: Path, accounts: Sequence[str]) -> set[Path]:
     """Empty the state until no earlier file is left: :func:`_empty_once`.
 
-    Now and then RocksDB does not merge what a micro-batch has just written with the file that was there (seen in Spark
-    4.2); the next micro-batch does.
+    Occasionally RocksDB does not merge a micro-batch's new file with the earlier one (seen in Spark 4.2); the next
+    micro-batch does.
     """
     for _ in range(_MICRO_BATCHES - 1):
         if not _empty_once(lake, folder, accounts):
@@ -55,10 +54,10 @@ def empty(lake: Lake, folder: Path, accounts: Sequence[str]) -> set[Path]:
 
 
 def _empty_once(lake: Lake, folder: Path, accounts: Sequence[str]) -> set[Path]:
-    """Have the stateful streams drop the accounts from their state, and remove all older versions of it.
+    """Make the stateful streams drop the accounts from their state, and remove all older versions of it.
 
     Returns:
-        RocksDB's files of before that the present version still has; there should be none.
+        RocksDB's earlier files that the present version still uses; there should be none.
     """
     from fraudlake.lake import delta_folder
 
@@ -75,7 +74,7 @@ def _empty_once(lake: Lake, folder: Path, accounts: Sequence[str]) -> set[Path]:
 
 def _run(lake: Lake, names: list[str], forget: DataFrame | None = None) -> None:
     begun = [item for step in names for item in _STATEFUL[step](lake, forget=forget) if item.step == step]
-    # The commit without rows is no reason for a stream to start.
+    # The commit without rows alone would not start a stream.
     streams = [replace(item, waits=True) for item in begun]
     before = {name: lake.session.conf.get(name, None) for name in _WHOLE_STATE}
     try:
@@ -91,7 +90,7 @@ def _run(lake: Lake, names: list[str], forget: DataFrame | None = None) -> None:
 
 
 def hashes(lake: Lake, accounts: Sequence[str]) -> list[int]:
-    """Return the hashes by which the state of streams knows accounts."""
+    """Return the hashes that identify accounts in the state of streams."""
     return [row[0] for row in _frame(lake, accounts).select(F.xxhash64("account_id")).collect()]
 
 

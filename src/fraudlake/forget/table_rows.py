@@ -1,6 +1,6 @@
-"""Table rows: the accounts leave every table, and figures of whole days are computed from the others' transactions.
+"""Table rows: removes accounts from every table, and recomputes figures of whole days without them.
 
-Rows are found by silver and bronze, so these two come last.
+The other tables' rows are located through silver and bronze, so these two come last.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _ERASED_EVENT = ", ".join(
         if name not in (*_CHAINED, "kind", "is_erased")
     ]
 )
-"""What is left of an event on an account: its hash, without which the chain of the events would break."""
+"""The change that erases an event on an account but for its hash, without which the chain of events would break."""
 
 
 def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
-    """Remove the accounts from the tables of these names, which have rows of them, and from error texts."""
+    """Remove the accounts from the named tables, which have rows of them, and from error texts."""
     # A MERGE, unlike a DELETE, does not write its values into Delta's log.
     wanted = lake.session.createDataFrame([(account,) for account in accounts], "account_id STRING")
     theirs = "t.account_id = s.account_id"
@@ -63,6 +63,7 @@ def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
             change = f"UPDATE SET {_ERASED_EVENT}" if table == tables.SILVER_REVIEW_EVENTS else "DELETE"
             merge.merge(lake, wanted, table, theirs, f"WHEN MATCHED THEN {change}")
     if days:
+        # Before alerts are deleted: a call after a crash finds the affected days by them.
         left = lake.read(tables.SILVER_ALERTS).where(account_of_alert(accounts).isNull())
         _compute_again(lake, days, alerted, lake.read(tables.SILVER_TRANSACTIONS).where(others), left)
     for table in tables.ALERTS:
@@ -86,7 +87,7 @@ def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
 
 
 def _leave_merges(lake: Lake, accounts: Sequence[str]) -> None:
-    """Remove from events on cases of other accounts that they were merged into cases of the accounts."""
+    """Remove references to the accounts' cases from events on other accounts' cases that were merged into them."""
     events = lake.read(tables.SILVER_REVIEW_EVENTS)
     merged = events.where("merged_into IS NOT NULL").select("event_id", "merged_into")
     if not has_rows(merged):
@@ -99,7 +100,7 @@ def _leave_merges(lake: Lake, accounts: Sequence[str]) -> None:
 
 
 def _leave_reviews(lake: Lake, accounts: Sequence[str]) -> None:
-    """Remove the accounts from events on cases of other accounts, and from what analysts wrote."""
+    """Remove the accounts from events on cases of other accounts, and from analysts' texts."""
     events = lake.read(tables.SILVER_REVIEW_EVENTS)
     if not has_rows(events):
         return
@@ -128,7 +129,7 @@ def _leave_reviews(lake: Lake, accounts: Sequence[str]) -> None:
 
 
 def _leave_entries(lake: Lake, accounts: Sequence[str]) -> None:
-    """Remove the accounts from the reasons of entries on other keys."""
+    """Remove the accounts from the reasons of list entries on other keys."""
     entries = lake.read(tables.SILVER_LIST_ENTRIES)
     naming = entries.where(F.col("reason").rlike(f"(?s){traces.Search(accounts).pattern}")).select("entry_id", "event")
     if has_rows(naming):
@@ -141,7 +142,7 @@ def _dates(rows: DataFrame) -> list[date]:
 
 
 def _compute_again(lake: Lake, days: list[date], alerted: list[date], others: DataFrame, alerts: DataFrame) -> None:
-    """Compute the figures of whole days from the transactions and alerts that are left.
+    """Recompute the figures of whole days from the remaining transactions and alerts.
 
     On the days ``alerted`` other accounts lose alerts.
     """
@@ -160,7 +161,7 @@ def _compute_again(lake: Lake, days: list[date], alerted: list[date], others: Da
 
 
 def _empty_landed_rows(lake: Lake, wanted: DataFrame, theirs: str, accounts: Sequence[str]) -> None:
-    """Leave of each row of bronze its source position, and have it in the quarantine instead of in silver."""
+    """Empty each row of bronze but for its source position, and move its row of silver, emptied, to quarantine."""
     landed = rows_of(lake, tables.BRONZE_TRANSACTIONS, accounts)
     positions = landed.select(*tables.SOURCE_POSITION).distinct()
     at = merge.same(tables.SOURCE_POSITION)
@@ -179,7 +180,7 @@ def _empty_landed_rows(lake: Lake, wanted: DataFrame, theirs: str, accounts: Seq
 
 
 def _empty(lake: Lake, table: Table, positions: DataFrame, of_position: Sequence[str]) -> None:
-    """Leave of rows of bronze their source position, and when they were ingested."""
+    """Empty rows of bronze but for their source position and time of ingestion."""
     values = [name for name in lake.table(table).column_names if name not in (*of_position, "_ingested_at")]
     nulls = ", ".join(f"t.`{name}` = NULL" for name in values)
     merge.merge(lake, positions, table, merge.same(of_position), f"WHEN MATCHED THEN UPDATE SET {nulls}")

@@ -1,4 +1,4 @@
-"""Traces: the files of a lake are decoded and searched for accounts."""
+"""Traces: decodes the files of a lake and searches them for accounts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 _DISTINCTIVE = 4
 _NUMBERED = {"model", "model_version", "measures", "metaData"}
-"""Columns, and an action of a table's log, whose texts may be numbers of something else."""
+"""Columns, and an action of a table's log, whose texts may be numbers other than accounts."""
 _MODEL = "classifier.json"
 """A model's file, full of numbers in quotes."""
 _NUMBERS = re.compile(
@@ -26,11 +26,11 @@ _PARTITIONS = re.compile(rb'"\d+":')
 
 
 class Search:
-    """Searches values, texts and bytes for accounts.
+    """A search for accounts in values, texts and bytes.
 
-    A cell of a table that equals an account is a trace. So is a text or file that holds the account as a word, if
-    it has letters and at least four characters. A shorter one, or a number, may be something else: in a text it must be
-    in quotes or follow the word account, and texts with the lake's own numbers are not searched for it.
+    A cell of a table that equals an account is a trace. So is a text or file that contains the account as a word, if
+    it has letters and at least four characters. A shorter account, or a number, may mean something else: in a text it
+    must be in quotes or follow the word account, and texts with the lake's own numbers are not searched for it.
 
     Args:
         accounts: the accounts.
@@ -38,7 +38,7 @@ class Search:
 
     def __init__(self, accounts: Sequence[str]) -> None:
         """Prepare the search."""
-        # Without lookarounds: Arrow's expressions have none.
+        # Arrow's expressions support no lookarounds.
         self.pattern = "|".join(map(pattern, accounts))
         self._kinds = [
             _Kind(pa.array(some, pa.string()), "|".join(map(pattern, some)), is_distinctive)
@@ -47,7 +47,7 @@ class Search:
         ]
 
     def in_file(self, path: Path) -> list[str]:
-        """Return the parts of a file that hold an account: columns of a parquet file, members of a zip, or bytes."""
+        """Return the parts of a file with an account: columns of a parquet file, members of a zip, or bytes."""
         try:
             with path.open("rb") as file:
                 begin = file.read(4)
@@ -64,7 +64,7 @@ class Search:
         return ["bytes"] if self._is_in_bytes(content, is_numbered=path.name == _MODEL) else []
 
     def is_in(self, values: pa.Array | pa.ChunkedArray, name: str = "") -> bool:
-        """Return whether an account is among the values of a column, nested ones included, or within a text of them."""
+        """Return whether an account is a value of a column, nested values included, or is named in a text of it."""
         return any(self._is_in(leaf, names) for leaf, names in _leaves(values, (name,)))
 
     def _columns(self, path: Path) -> list[str]:
@@ -100,7 +100,7 @@ class Search:
 
 @dataclass(frozen=True)
 class _Kind:
-    """Accounts that are distinctive, or that are not."""
+    """The distinctive accounts of a search, or the others."""
 
     accounts: pa.Array
     pattern: str
@@ -116,7 +116,7 @@ def _is_distinctive(account: str) -> bool:
 
 
 def pattern(account: str) -> str:
-    """Return the regular expression of a text that names an account; for Python, Java and RE2."""
+    """Return the regular expression, for Python, Java and RE2, of a text that names an account."""
     escaped = re.escape(account)
     if _is_distinctive(account):
         return f"(^|[^0-9A-Za-z]){escaped}($|[^0-9A-Za-z])"
@@ -130,7 +130,7 @@ def files(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _leaves(values: pa.Array | pa.ChunkedArray, names: tuple[str, ...]) -> Iterator[tuple[pa.Array, tuple[str, ...]]]:
-    """Return the values of a column that are not nested, each with the names of its column and fields."""
+    """Return the unnested values of a column, each with the names of its column and fields."""
     if isinstance(values, pa.ChunkedArray):
         for chunk in values.chunks:
             yield from _leaves(chunk, names)

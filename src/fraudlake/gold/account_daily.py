@@ -1,4 +1,4 @@
-"""Account days: transactions and alerts become one row of figures for each account and day."""
+"""Account days: one row of figures per account and day, from transactions and alerts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def account_daily(transactions: DataFrame, alerts: DataFrame, rules: Sequence[Sm
     Args:
         transactions: ``silver_transactions``.
         alerts: ``silver_alerts`` of the same days or more.
-        rules: the small-then-large rules; a transaction counts as small, or as large, if it is so for any of them.
+        rules: the small-then-large rules; a transaction counts as small, or large, if it is for any of them.
 
     Returns:
         The columns of ``gold_account_daily``; amounts in account currency.

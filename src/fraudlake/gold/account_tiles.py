@@ -1,4 +1,4 @@
-"""Account tiles: transactions and alerts become figures of each account for every ten minutes."""
+"""Account tiles: figures of transactions and alerts, per account and ten minutes."""
 
 from __future__ import annotations
 

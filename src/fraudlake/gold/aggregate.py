@@ -1,4 +1,4 @@
-"""An aggregate: rows of other tables become a table with one row a group, which follows them."""
+"""An aggregate: a table with one row per group of other tables' rows, updated when these tables get rows."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Aggregate:
     table: Table
     keys: tuple[str, ...]
     touches: Mapping[Table, tuple[str, ...]]
-    """By source, what a new row touches: SQL expressions, the same columns for all sources. The order of the sources is
-    part of a stream's checkpoint."""
+    """SQL expressions, by source, for the group that a new row touches, in the same columns for all sources. The order
+    of the sources is part of a stream's checkpoint."""
 
     @property
     def step(self) -> str:
-        """The name of its stream, unless it shares one: see :func:`by_sources`."""
+        """The name of its stream, unless it shares a stream: see :func:`by_sources`."""
         return self.table.name.removeprefix("gold_")
 
     @property
     def sources(self) -> tuple[Table, ...]:
-        """The tables that it follows."""
+        """The tables whose new rows update it."""
         return tuple(self.touches)
 
 
@@ -43,8 +43,8 @@ class Aggregate:
 class GroupAggregate(Aggregate):
     """An aggregate whose groups are each computed from the transactions of one day.
 
-    ``keys`` are the columns of ``touches``. ``date``, the day (UTC), is one of them; the others are free, such as an
-    account, an hour or a declared column.
+    ``keys`` are the columns of ``touches``. ``date``, the day (UTC), is one of them; any others may be added, such as
+    an account, an hour or a declared column.
     """
 
     compute: Callable[[DataFrame, DataFrame, Sequence[SmallThenLargeRule]], DataFrame]
@@ -53,7 +53,7 @@ class GroupAggregate(Aggregate):
 
 
 def by_sources(aggregates: Iterable[GroupAggregate]) -> list[list[GroupAggregate]]:
-    """Return those of the same sources together: they share a stream, which has the name of the first of them."""
+    """Group aggregates by their sources: those with the same ones share a stream, named after the first of them."""
     shared = defaultdict(list)
     for aggregate in aggregates:
         shared[aggregate.sources].append(aggregate)

@@ -1,4 +1,4 @@
-"""Alert windows: account tiles become tumbling, sliding and session windows of each account, silver its count windows.
+"""Alert windows: a view of each account's tumbling, sliding and session windows, from tiles, and its count windows.
 
 The windows are those of Flink's keyed streams: tumbling, sliding and session windows in event time, and count windows.
 A window is in the view from its first transaction on. Every later transaction changes it, however late. Its `state` is

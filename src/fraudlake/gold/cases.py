@@ -1,7 +1,7 @@
-"""Cases: the alerts of an entity become cases, by the time between alerts and since the first one (event time).
+"""Cases: groups the alerts of an entity, by the event time between alerts and since the first one.
 
-A case is a function of the alerts alone, so it is the same however they came. The id of its earliest alert is its own,
-and each of its alerts names it: an alert that comes late, and moves where cases begin, breaks no reference.
+A case depends on the alerts alone, not on their order of arrival. Its id is that of its earliest alert, and the id of
+each of its alerts identifies it: a late alert that moves where cases begin breaks no reference.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AGGREGATE = Aggregate(
     GOLD_CASES,
     ("entity", "entity_key"),
     {
-        # Transactions touch no case; they share their stream with those that they touch.
+        # Transactions touch no case: they are a source only so that cases share the stream of other aggregates.
         SILVER_TRANSACTIONS: (f"{_NONE} AS entity", f"{_NONE} AS entity_key"),
         SILVER_ALERTS: (f"{ENTITY} AS entity", f"{ENTITY_KEY} AS entity_key"),
     },
@@ -86,7 +86,7 @@ def cases(alerts: pa.Table, gap: timedelta, length: timedelta) -> pa.Table:
 
 
 def _begins(rows: pd.DataFrame, gap: timedelta, length: timedelta) -> np.ndarray:
-    """Return whether a case begins with each alert, of alerts in the order of their entities and times."""
+    """Return, for alerts ordered by entity and time, whether each begins a case."""
     before = rows.shift()
     is_other = (rows["entity"] != before["entity"]) | (rows["entity_key"] != before["entity_key"])
     begins = (is_other | (rows["timestamp"] - before["timestamp"] > gap)).to_numpy(copy=True)
@@ -95,7 +95,7 @@ def _begins(rows: pd.DataFrame, gap: timedelta, length: timedelta) -> np.ndarray
     end = np.append(first[1:], len(rows))
     is_long = times[end - 1] - times[first] > longest
     for begin, after in zip(first[is_long], end[is_long], strict=True):
-        # Where a case ends depends on where it began, so they follow one after the other.
+        # Where a case ends depends on where it began, so the cases are computed one after the other.
         while times[after - 1] - times[begin] > longest:
             begin += np.searchsorted(times[begin:after], times[begin] + longest, side="right")
             begins[begin] = True
@@ -111,18 +111,18 @@ def _lists(rows: pd.DataFrame, column: str, number: int) -> pa.Array:
 def changes(
     present: pa.Table, alerts: pa.Table, gap: timedelta, length: timedelta, first_day: date | None = None
 ) -> pa.Table:
-    """Return what changes in ``gold_cases`` as alerts become cases.
+    """Return the changes that bring ``gold_cases`` up to date with alerts.
 
     Args:
-        present: the cases of some entities that the table has.
-        alerts: all their alerts, in :data:`COLUMNS`.
+        present: the table's rows of some entities.
+        alerts: all alerts of these entities, in :data:`COLUMNS`.
         gap: see :func:`cases`.
-        length: likewise.
-        first_day: the first day whose alerts are all there. A case that opened before it cannot be computed, and stays
-            with its alerts.
+        length: see :func:`cases`.
+        first_day: the first day whose alerts are complete. A case that opened earlier cannot be computed again, and
+            stays with its alerts.
 
     Returns:
-        The columns of ``gold_cases`` and ``gone``, which is true for a case that there is no more.
+        The columns of ``gold_cases`` and ``gone``, which is true if the case no longer exists.
     """
     stays = [first_day is not None and day < first_day for day in present["date"].to_pylist()]
     settled = present.filter(pa.array(stays, pa.bool_()))

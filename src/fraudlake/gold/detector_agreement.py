@@ -1,4 +1,4 @@
-"""Detector agreement: Flink's flag and our alert on each transaction are compared and counted by day."""
+"""Detector agreement: compares Flink's flag and our alert on each transaction, and counts by day."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def detector_agreement(transactions: DataFrame, alerts: DataFrame, rules: Sequen
 
     Args:
         transactions: ``silver_transactions``; ``label`` is Flink's flag; null counts as false.
-        alerts: ``silver_alerts``; those of other rules than Flink's detector has do not count.
+        alerts: ``silver_alerts``; only alerts of small-then-large rules by account count, as in Flink's detector.
         rules: not needed.
 
     Returns:

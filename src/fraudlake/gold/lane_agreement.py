@@ -1,6 +1,6 @@
-"""Lane agreement: the alerts of the fast lane and of the exact lane are matched, and counted by day and rule.
+"""Lane agreement: matches the alerts of the fast lane and of the exact lane, and counts them by day and rule.
 
-The exact lane is ``detect``; what only one lane has gets a reason, which docs/how-to/analytics.md explains.
+The exact lane is ``detect``. An alert of only one lane gets a reason; docs/how-to/analytics.md explains the reasons.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _OF_ALERT = {
 }
 """An alert: whether one of its rows is like this. ``is_refined``: silver has the transaction that completed it."""
 _LATE = f"INTERVAL '{LATE.total_seconds():.0f}' SECOND"
-# If silver has the large one, the exact lane has read the small one before it: one that silver lacks was unreadable.
+# If silver has the large transaction, the exact lane has read the small one: if silver lacks it, it was unreadable.
 _REASON = f"""CASE
     WHEN fast AND exact THEN NULL
     WHEN if(exact, position < first_position OR NOT array_contains(rules, rule), is_foreign) THEN 'not_running'
@@ -113,19 +113,19 @@ def lane_agreement(
     rules: Mapping[str, timedelta],
     watermark: Column | None,
 ) -> DataFrame:
-    """Match the alerts of both lanes, count them by day and rule, and give those that only one lane has a reason.
+    """Match the alerts of both lanes, count them by day and rule, and give each alert of only one lane a reason.
 
-    Those of the exact lane count that the fast lane can raise, too: they are of :data:`KINDS` and by account, and the
-    transaction that completed them came from the topic.
+    Alerts of the exact lane count only if the fast lane can raise them, too: their rule is of :data:`KINDS` and groups
+    by account, and the transaction that completed them came from the topic.
 
     Args:
         fast: ``bronze_fast_alerts`` of whole days.
         exact: ``silver_alerts`` of the same days.
-        transactions: ``silver_transactions`` of the same days, and of neighbouring days that an alert may reach.
+        transactions: ``silver_transactions`` of the same days, and of neighbouring days that an alert may depend on.
         quarantine: ``silver_quarantine``.
         messages: all of ``bronze_fast_alerts``, which show how far the fast lane has read.
         rules: the names of the rules that the exact lane evaluates, with the time that each looks back.
-        watermark: from here on transactions wait in the exact lane; None if they do not wait.
+        watermark: the time from which on transactions wait in the exact lane; None if they do not wait.
 
     Returns:
         The columns of ``gold_lane_agreement``.
@@ -155,10 +155,10 @@ def lane_agreement(
 
 
 def _matched(fast: DataFrame, exact: DataFrame, placed: DataFrame) -> DataFrame:
-    """Return one row an alert, with its pair of transactions and the place of the last one, and which lanes have it.
+    """Return one row per alert: its pair of transactions, the place of the later one, and the lanes that raised it.
 
-    Of the fast lane it has the number of ``messages`` and the ``latency`` of the first, in milliseconds. ``is_silent``
-    says whether that lane has no alert of the same ten minutes.
+    From the fast lane it has the number of ``messages``, and the ``latency`` of the first in milliseconds.
+    ``is_silent`` says whether that lane has no alert in the same ten minutes.
     """
     place = (F.col("transaction_partition").alias("partition"), F.col("transaction_offset").alias("position"))
     first = F.min(F.struct("appended_at", "transaction_appended_at", *_PAIR, *place)).alias("first")
@@ -185,10 +185,10 @@ def _matched(fast: DataFrame, exact: DataFrame, placed: DataFrame) -> DataFrame:
 
 
 def _with_rows(alerts: DataFrame, placed: DataFrame, quarantine: DataFrame, look_back: timedelta) -> DataFrame:
-    """Return alerts with :data:`_OF_ALERT`, and ``small``: when and where silver has the small transaction.
+    """Return alerts with :data:`_OF_ALERT`, and ``small``: the time and place of the small transaction in silver.
 
-    The rows are those of the account around an alert that only one lane has, and what is quarantined at its place: a
-    message that cannot be read has no account.
+    For an alert of only one lane, they are derived from its account's rows near it, and from quarantined rows at its
+    place, since a message that cannot be read has no account.
     """
     rejected = quarantine.where("_topic IS NOT NULL").select(
         F.col("accountId").alias("account_id"),
@@ -222,9 +222,9 @@ def _with_rows(alerts: DataFrame, placed: DataFrame, quarantine: DataFrame, look
 
 
 def _progress(messages: DataFrame, placed: DataFrame) -> DataFrame:
-    """Return how far the fast lane has read each partition, as far as its alerts show, and event time at positions.
+    """Return how far the fast lane has read each partition, according to its alerts, and event time by position.
 
-    ``rules`` are those that raised a fast alert; ``minutes`` has the first ``position`` of a transaction of each.
+    ``rules`` are those that raised a fast alert; ``minutes`` has the first ``position`` in each minute of event time.
     """
     offset = F.col("transaction_offset")
     reach = {"first_position": F.min(offset), "last_position": F.max(offset), "rules": F.collect_set("rule")}

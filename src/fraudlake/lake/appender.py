@@ -1,4 +1,4 @@
-"""Appender: the rows of a micro-batch become one commit of a table, marked with the checkpoint and the micro-batch."""
+"""Appender: writes a micro-batch in one commit, marked with the checkpoint and the micro-batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fraudlake.tables import Table
 
 _LATEST = 20
-"""Commits that are searched for one just made; others may have come between."""
+"""Number of latest commits among which a new one is searched; other writers may have committed since."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Appender:
 
     application: str
     repeated: int | None = None
-    """The micro-batch that was begun before this process, and which it repeats."""
+    """The micro-batch that an earlier process began, and this one repeats."""
 
     @classmethod
     def of(cls, lake: Lake, step: str) -> Appender:
@@ -70,10 +70,10 @@ class Appender:
         """Check, before Spark takes a micro-batch as done, that all of its rows are in the tables' commits.
 
         Raises:
-            FraudlakeError: they are not.
+            FraudlakeError: some are missing.
         """
         committed = [self._committed(lake, table, batch_id) for table in tables]
-        # The log may have been cleaned up since the commit of one that is repeated.
+        # Delta may have removed the commit of a repeated micro-batch from the log.
         if sum(filter(None, committed)) != expected and not (None in committed and batch_id == self.repeated):
             raise FraudlakeError(
                 f"micro-batch {batch_id} has {expected:,} rows, but its commits have {sum(filter(None, committed)):,}: "
@@ -81,7 +81,7 @@ class Appender:
             )
 
     def rows_since(self, lake: Lake, table: Table, batch_id: int) -> int:
-        """Return how many rows the commits to a table have of a micro-batch and those after it."""
+        """Return how many rows a micro-batch and later ones have committed to a table."""
         records = [(commit.record, commit.rows or 0) for commit in lake.history(table)]
         return sum(
             rows
@@ -90,11 +90,11 @@ class Appender:
         )
 
     def _committed(self, lake: Lake, table: Table, batch_id: int) -> int | None:
-        """Return how many rows a micro-batch's commit to a table has; None if no commit names the micro-batch."""
+        """Return how many rows a micro-batch has committed to a table; None if it has no commit."""
         commit = self.commit(lake, table, batch_id)
         return None if commit is None else commit.rows
 
     def commit(self, lake: Lake, table: Table, batch_id: int) -> Commit | None:
-        """Return a micro-batch's commit to a table, just made or repeated; None: it had no rows."""
+        """Return a micro-batch's commit to a table, new or from before a repetition; None if it had no rows."""
         history = lake.history(table) if batch_id == self.repeated else lake.history(table, _LATEST)
         return next((commit for commit in history if commit.is_of(self.application, batch_id)), None)

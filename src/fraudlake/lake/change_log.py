@@ -1,4 +1,4 @@
-"""Change log: numbered changes become rows of a table that only grows; of two processes one writes each number."""
+"""Change log: appends numbered changes to a table; if two processes write the same number, one of them succeeds."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def write(lake: Lake, table: Table, application: str, rows: Sequence[dict[str, Any]]) -> bool:
-    """Write the rows of one change, in one commit, and return whether it was this process that wrote the change.
+    """Write the rows of one change, in one commit; return False if another process has written that change.
 
     Args:
         lake: the lake.
         table: a table with the columns ``change`` and ``changed_at``.
-        application: Delta's ``txnAppId`` of the table's changes, whose numbers are ``txnVersion``.
-        rows: the rows, with one number in ``change``.
+        application: Delta's ``txnAppId`` of the table's changes; ``txnVersion`` is a change's number.
+        rows: the rows, all with the same number in ``change``.
     """
     change = int(rows[0]["change"])
     written = pa.Table.from_pylist(list(rows), table.schema)

@@ -18,12 +18,12 @@ from fraudlake.errors import FraudlakeError
 from fraudlake.lake import json_file
 
 _SCHEMA_FILE = re.compile(r"(|file:|dbfs:)/.*(/[^/]+/_stateSchema/[^/]+/[^/]+)", re.DOTALL)
-"""Spark's name of a file with a schema of the state: the folders before and after that of the state."""
+"""Path of a schema file in Spark's metadata of the state; the groups are its scheme, and its path in the state."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A micro-batch, as a checkpoint has it."""
+    """A micro-batch, as a checkpoint records it."""
 
     number: int
     began_at: datetime
@@ -44,8 +44,8 @@ class Checkpoint:
     """The folder of one stream's checkpoint.
 
     In addition to Spark's own files it has ``fraudlake.json``: the checkpoint's id, the settings that the state depends
-    on, the ids of the tables that the stream reads, the further tables that it writes, and by micro-batch the changes
-    of rules, or the declared features.
+    on, the ids of the tables that the stream reads, the further tables that it writes, and notes by micro-batch on
+    rules, declared features and verdicts.
     """
 
     step: str
@@ -64,36 +64,36 @@ class Checkpoint:
 
     @property
     def next_batch(self) -> int:
-        """The number of the micro-batch that comes next: one that was begun and not committed, or a new one."""
+        """The number of the next micro-batch: one that was begun and not committed, or a new one."""
         offsets, pending = self._log("offsets"), self.pending_batch()
         return pending if pending is not None else int(offsets[-1].name) + 1 if offsets else 0
 
     def rules_of(self, batch: int) -> int | None:
-        """Return the number of the change of rules after which a micro-batch evaluates; None if it was not noted."""
+        """Return the number of the latest change of rules that a micro-batch evaluates; None if it was not noted."""
         change: int | None = self._noted_by("rules", batch)
         return change
 
     def keys_of(self, batch: int) -> dict[str, list[str]]:
-        """Return what rules are by in a micro-batch, as :meth:`note_rules` was given it; nothing without a note."""
+        """Return the rules' entities in a micro-batch, as :meth:`note_rules` was given them; empty without a note."""
         return dict(self._noted_by("keys", batch) or {})
 
     def note_rules(
         self, batch: int, change: int, read: Mapping[str, int | None], keys: Mapping[str, Sequence[str]]
     ) -> None:
-        """Note, before a micro-batch is processed, the change of rules after which it and later ones evaluate.
+        """Note, before a micro-batch is processed, the latest change of rules that it and later ones evaluate.
 
         Args:
             batch: the micro-batch.
             change: the number of the change.
-            read: how far the stream had read by then; :meth:`read_before` gives it back.
-            keys: the entities, with the columns of their keys, of rules that are not by account.
+            read: how far the stream had read by then; :meth:`read_before` returns it.
+            keys: for each rule that does not group by account, its entity and the entity's key columns.
         """
         self._note(batch, rules=change, read=dict(read), keys=dict(keys))
 
     def batches_of(self, first_change: int, end_change: float) -> tuple[int, int | None] | None:
-        """Return the first micro-batch that evaluated after changes of rules of a range, and the one after the last.
+        """Return the first micro-batch that evaluated a range of rule changes, and the first one that no longer did.
 
-        None instead of the latter: the range is still evaluated. None at all: no micro-batch evaluated it yet.
+        The second is None if the range is still evaluated; the result is None if no micro-batch has evaluated it yet.
         """
         noted = sorted((int(batch), change) for batch, change in {"0": 1, **self._rules}.items())
         begun = [batch for batch, change in noted if first_change <= change < end_change and batch < self.next_batch]
@@ -102,7 +102,7 @@ class Checkpoint:
         return begun[0], next((batch for batch, change in noted if batch > begun[0] and change >= end_change), None)
 
     def read_before(self, batch: int) -> Mapping[str, int | None]:
-        """Return the note on the rules of a micro-batch; nothing if there is none."""
+        """Return how far the stream had read before a micro-batch with a note on its rules; empty without a note."""
         return dict(self._noted("read").get(str(batch), {}))
 
     def features_of(self, batch: int) -> str | None:
@@ -137,7 +137,7 @@ class Checkpoint:
         json_file.write(self._notes_file, {**self._notes(), **notes})
 
     def _noted_by(self, name: str, batch: int) -> Any:
-        """Return what was noted last for a micro-batch or one before it; None if nothing was."""
+        """Return the latest note of a kind for a micro-batch or an earlier one; None if there is no note."""
         noted = {int(first): value for first, value in self._noted(name).items() if int(first) <= batch}
         return noted[max(noted)] if noted else None
 
@@ -147,7 +147,7 @@ class Checkpoint:
     def version_read(self, batch: int, table: str) -> int | None:
         """Return the last version of a Delta table, given by its id, that was read as a whole up to a micro-batch.
 
-        None: no version was, or the micro-batch is too long ago.
+        None if no version was, or if Spark has removed the micro-batch's offsets.
         """
         file = self.folder / "offsets" / str(batch)
         lines = file.read_text().splitlines()[2:] if file.exists() else []
@@ -172,8 +172,8 @@ class Checkpoint:
     def settle(self) -> None:
         """Correct the paths in Spark's metadata of the state to this folder.
 
-        It has the full paths of the state's schemas (seen in Spark 4.2). After a lake was moved, copied or restored,
-        Spark would look for them, and remove old ones, in the place that the lake came from.
+        The metadata has the full paths of the state's schemas (seen in Spark 4.2). After a lake was moved, copied or
+        restored, Spark would look for schemas, and remove old ones, in the lake's former place.
 
         Raises:
             FraudlakeError: the metadata cannot be written.
@@ -183,7 +183,7 @@ class Checkpoint:
             settled = _settled(text, self.state)
             if settled != text:
                 try:
-                    # Hadoop's checksum is of the previous text; without a checksum it checks nothing.
+                    # Hadoop's checksum is that of the previous text; without the file Hadoop checks nothing.
                     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
                     json_file.write_text(file, settled)
                 except OSError as error:
@@ -225,12 +225,12 @@ class Checkpoint:
         """Check that the stream can begin or continue with this checkpoint.
 
         Args:
-            fixed: settings that the state depends on; they must be those that the stream began with.
-            reads: the id of each table that the stream reads; likewise.
+            fixed: settings that the state depends on; they must not have changed since the stream began.
+            reads: the id of each table that the stream reads, which must not have changed either.
             writes: for tables that only this stream writes, whether they have rows, which a new stream would duplicate.
 
         Raises:
-            FraudlakeError: it cannot; the message has the reason and the remedy. Nothing is written.
+            FraudlakeError: it cannot; the message has the reason and the remedy. Nothing was written.
         """
         if self.is_new:
             for table in (name for name, has_rows in writes.items() if has_rows):
@@ -256,7 +256,7 @@ class Checkpoint:
         """Check settings against those that the stream began with.
 
         Raises:
-            FraudlakeError: one is not what it was.
+            FraudlakeError: a setting has changed.
         """
         for name, value in fixed.items():
             before = self.fixed.get(name, value)
@@ -292,7 +292,7 @@ class Checkpoint:
             )
 
     def _state_parts(self) -> list[Path]:
-        """List the folders that the state must have, one a partition, numbered from 0.
+        """List the folders that the state must have, one per partition, numbered from 0.
 
         Their number does not come from the settings: a workspace may set none, and may change it.
         """
@@ -302,11 +302,11 @@ class Checkpoint:
     def erase_past_state(self) -> None:
         """Remove the files of all versions of the state but the present one. The stream must not run.
 
-        Of RocksDB, a version is a zip file that names the files of its tables (seen in Spark 4.2); the present version
-        must be one, not only a list of changes to an earlier one.
+        A version in RocksDB is a zip file that lists its SST files (seen in Spark 4.2). The present version must be a
+        zip file, not only a list of changes to an earlier one.
 
         Raises:
-            FraudlakeError: it is not.
+            FraudlakeError: the zip file of the present version is missing.
         """
         version = int(self._log("commits")[-1].name) + 1
         for part in {file.parent for file in self.state.rglob("*.zip")}:
@@ -322,7 +322,7 @@ class Checkpoint:
     def watermark_milliseconds(self, batch: int | None = None) -> int | None:
         """Return the event-time watermark of a micro-batch, by default the latest, in milliseconds since 1970.
 
-        None: there is no such micro-batch, or it is too long ago.
+        None if there is no such micro-batch, or if Spark has removed its offsets.
         """
         offsets = [file for file in self._log("offsets") if batch is None or int(file.name) == batch]
         if not offsets:
@@ -347,9 +347,9 @@ class Checkpoint:
             )
 
     def last_batch_at(self) -> datetime | None:
-        """Return when the latest committed micro-batch began (UTC); None: there is none.
+        """Return when the latest committed micro-batch began (UTC); None if none was committed.
 
-        Spark notes the time, which the file's own is not in a copy of the lake.
+        The time is Spark's record, since a copy of the lake changes the times of files.
         """
         begun = [self.folder / "offsets" / file.name for file in self._log("commits")[-1:]]
         if not begun or not begun[0].exists():
@@ -403,12 +403,12 @@ def _versions(lines: list[str]) -> dict[str, int]:
 
 
 def _settled(text: str, state: Path) -> str:
-    """Return the text of a stateful step's metadata with the paths of its schemas in a folder of state."""
+    """Return the text of a stateful operator's metadata, with the paths of its schemas moved to a folder of state."""
     version, _, content = text.partition("\n")
     try:
         metadata = json.loads(content)
     except ValueError:
-        return text  # Spark says what is wrong with it
+        return text  # Spark will report the error
     here = os.path.normpath(state)  # as Hadoop writes paths: without "..", and without escapes
     for store in metadata.get("stateStoreInfo", ()):
         paths = store.get("stateSchemaFilePaths", ())

@@ -1,4 +1,4 @@
-"""Commits: an entry of Delta's history becomes one version of a table, and the log as a whole its detail."""
+"""Commits: the versions of a table, as Delta's history lists them, and the detail of its log as a whole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "
 _WITHOUT_NEW_ROWS = {"DELETE", "UPDATE"}
 _REMOVED = {"DELETE", "TRUNCATE", "RESTORE"}
 _INSERTED = ("numTargetRowsInserted", "num_target_rows_inserted")
-"""Names of Spark and delta-rs for the number of rows that a MERGE inserted."""
+"""Spark's and delta-rs's names for the number of rows that a MERGE inserted."""
 _WRITTEN = ("numOutputRows", "num_added_rows")
 """Their names for the number of rows that an append or an overwrite wrote."""
 PASSED_OVER = "passed_over_by_streams"
@@ -23,7 +23,7 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d|NULL")
 
 @dataclass(frozen=True)
 class Detail:
-    """What a table's log says of it as a whole: its identity, layout and properties.
+    """The identity, layout and properties of a table, from its log.
 
     ``is_compact`` is true if certainly no partition has two files. ``created_millis`` is when the table was made, in
     milliseconds since 1970 UTC.
@@ -55,9 +55,9 @@ class Commit:
     rows: int | None = None
     """Number of rows that it wrote or, as a MERGE, inserted; None if it is not recorded."""
     is_clustered: bool = False
-    """Whether it is an OPTIMIZE with ZORDER, or of a liquid table."""
+    """Whether it is an OPTIMIZE with ZORDER, or one of a liquid table."""
     days: frozenset[str] = frozenset()
-    """The days that an OPTIMIZE was limited to, NULL for rows without one; empty if it was not."""
+    """The days that an OPTIMIZE was limited to, NULL for rows without a day; empty if it was not limited."""
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Commit:
@@ -92,7 +92,7 @@ class Commit:
 
     @property
     def is_manual_removal(self) -> bool:
-        """Whether the commit may have removed rows by ad-hoc SQL: steps leave a record, or insert."""
+        """Whether ad-hoc SQL may have removed rows in the commit: steps leave a record, or insert."""
         return self.operation in _REMOVED and not self.record
 
     @property

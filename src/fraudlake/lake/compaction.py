@@ -1,4 +1,4 @@
-"""Compaction: the small files that commits of a local table leave become a few larger ones, one process at a time."""
+"""Compaction: merges a local table's small files, under a lock that lets one process at a time rewrite them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _COMPACTED = 16 << 20
 
 
 def excluded(root: Path, table: Table, wait: float = -1) -> AbstractContextManager[Any]:
-    """Block other rewriting of a table of the lake under ``root``, to the end of the block.
+    """Lock the rewriting of a table of the lake under ``root``, to the end of the block.
 
     Args:
         root: the lake's folder.
         table: the table.
-        wait: seconds to wait for another process that rewrites it; -1: forever.
+        wait: seconds to wait for another process that rewrites it; -1 waits forever.
 
     Raises:
         TimeoutError: the other process has not ended.

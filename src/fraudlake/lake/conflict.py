@@ -1,4 +1,4 @@
-"""Conflict: a write that failed because another writer committed first is retried."""
+"""Conflict: retries a write that failed because another writer committed first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def retried(write: Callable[[], T]) -> T:
-    """Call ``write``, again after each commit conflict, six times at most; it must be safe to repeat.
+    """Call ``write`` until it has no commit conflict, at most six times; it must be safe to repeat.
 
     Streams and maintenance write the same tables. If OPTIMIZE rewrites a file that a MERGE is about to change, Delta
     lets the first of the two commit and fails the second (Delta Lake documentation, "Concurrency control").
@@ -37,7 +37,7 @@ def retried(write: Callable[[], T]) -> T:
 
 
 def pause(longest: float) -> None:
-    """Wait up to so many seconds: writers that wait equally long meet again."""
+    """Wait for a random time of at most ``longest`` seconds: writers that wait equally long conflict again."""
     time.sleep(_RANDOM.uniform(0, longest))
 
 

@@ -1,4 +1,4 @@
-"""Data files: the files of a table, as its log knows them, and which of them are worth bringing together."""
+"""Data files: the files of a table according to its log, and the choice of those worth compacting."""
 
 from __future__ import annotations
 

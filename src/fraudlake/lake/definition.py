@@ -1,9 +1,9 @@
 """Definition: the settings that define a lake, recorded in ``silver_definition`` for every command that opens it.
 
-The table has the settings of :data:`fraudlake.settings.DEFINITION`. Payload, columns and clustering are recorded as the
-tables are made, the others with the first command that gives them, and no later than a stream with state begins. What
-is not recorded is what the settings say. A command may leave these settings out. One that gives others is refused,
-unless it makes a :class:`Change`.
+The table has the settings of :data:`fraudlake.settings.DEFINITION`. Payload, columns and clustering are recorded when
+the tables are made, the others by the first command that gives them, and no later than the first start of a stream with
+state. Until then the command's own settings count. A command may omit recorded settings. It is refused if it gives
+other values, unless it makes a :class:`Change`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fraudlake.lake.lake import Lake
 
 _APPLICATION = "fraudlake definition"
-"""Delta's ``txnAppId`` of changes: if two begin at once, Delta takes one of them."""
+"""Delta's ``txnAppId`` of changes: if two are made at once, Delta accepts one of them."""
 _OF_TABLES = ("payload", "columns", "clustering")
 """Settings that are recorded when the tables are created."""
 _DECLARING = (tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE)
@@ -34,7 +34,7 @@ _DECLARING = (tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, tables.SIL
 
 @dataclass(frozen=True)
 class Change:
-    """A declared change: the settings that are given become the lake's."""
+    """A declared change: the given settings become the lake's."""
 
     author: str
     reason: str | None = None
@@ -49,7 +49,7 @@ class Recorded:
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]]) -> Recorded:
-        """Read the rows of ``silver_definition``; settings of a later version are passed over."""
+        """Read the rows of ``silver_definition``; settings that this version does not have are ignored."""
         ordered = sorted(rows, key=lambda row: int(row["change"]))
         latest = {row["setting"]: row["value"] for row in ordered}
         values = {name: DEFINITION_TYPES[name].validate_json(latest[name]) for name in DEFINITION if name in latest}
@@ -63,12 +63,12 @@ def read(lake: Lake) -> Recorded:
 
 
 def settle(lake: Lake, recorded: Recorded, change: Change | None = None) -> tuple[Settings, dict[str, Any]]:
-    """Return the settings of a lake that is being opened, with its definition, and what of that is to be recorded.
+    """Return the settings of a lake that is being opened, completed by its definition, and the values to record.
 
     Args:
-        lake: the lake, which has the settings that were given.
-        recorded: what it has recorded.
-        change: makes the settings that are given the lake's, if they are not.
+        lake: the lake, with the given settings.
+        recorded: its recorded definition.
+        change: if given, the lake adopts the given settings that differ.
 
     Raises:
         UsageError: the settings contradict the lake, or the lake cannot make a change. Nothing was written.
@@ -110,10 +110,10 @@ def write(lake: Lake, values: Mapping[str, Any], recorded: Recorded, change: Cha
 
 
 def record_all(lake: Lake) -> None:
-    """Record settings that are not recorded yet, since a state is about to depend on them.
+    """Record settings that are not recorded yet, before a stream's state depends on them.
 
     Raises:
-        FraudlakeError: another command has recorded something else since this one opened the lake.
+        FraudlakeError: another command has recorded other values since this one opened the lake.
     """
     recorded = read(lake)
     values = {name: getattr(lake.settings, name) for name in DEFINITION}
@@ -130,7 +130,7 @@ def differences(before: Settings, after: Settings) -> dict[str, str]:
 
 
 def require_known(settings: Settings, name_of_lake: str) -> None:
-    """Refuse an entity or a feature of something that the lake does not have.
+    """Refuse entities and features that refer to columns or entities that the lake does not have.
 
     Raises:
         UsageError: an entity is keyed by an undeclared column, or a feature does not suit columns and entities.
@@ -147,7 +147,7 @@ def require_known(settings: Settings, name_of_lake: str) -> None:
 
 
 def _require_changeable(lake: Lake, name: str, known: Any) -> None:
-    """Refuse a change that neither tables nor state can follow."""
+    """Refuse a change to which the tables or the state of streams cannot adapt."""
     value = getattr(lake.settings, name)
     if name == "clustering" and lake.has(tables.SILVER_TRANSACTIONS):
         raise UsageError(

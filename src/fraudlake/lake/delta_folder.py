@@ -18,7 +18,7 @@ from fraudlake.lake import commit
 
 
 def append_empty_file(folder: Path) -> None:
-    """Append a file without rows, so that each stream that reads the table has a micro-batch, without rows."""
+    """Append a file without rows, so that each stream that reads the table runs an empty micro-batch."""
     table = DeltaTable(folder)
     partitions = table.metadata().partition_columns
     name = f"part-{uuid.uuid4()}.parquet"
@@ -48,11 +48,11 @@ def _empty(schema: Any, partitions: list[str]) -> Any:
 
 
 def erase_past(folder: Path) -> None:
-    """Remove the files that only older versions of a table have, and what its log says of the rows in them.
+    """Remove the files that only older versions of a table use, and the log's statistics of their rows.
 
-    Statistics in the log name the least and the largest text of each file. The log's files stay, since streams continue
-    from them, but statistics and conditions leave them; a new checkpoint has the statistics of the present files.
-    The table can be read in its present version only. Nobody may read or write it meanwhile.
+    Statistics in the log contain the least and the largest text of each file. The log's files stay, since streams
+    continue from them, but lose statistics and conditions; a new checkpoint has the present files' statistics.
+    Afterwards the table can be read in its present version only. Nobody may read or write it meanwhile.
     """
     table = DeltaTable(folder)
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)

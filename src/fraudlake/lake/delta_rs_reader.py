@@ -1,4 +1,4 @@
-"""delta-rs reader: SQL over Delta tables becomes Arrow rows, by DataFusion, since Spark takes ten seconds to start."""
+"""delta-rs reader: runs SQL over Delta tables in DataFusion, since Spark takes ten seconds to start."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _NOT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 class Opened:
-    """Tables that are opened once and then follow their logs, for a process that asks again and again.
+    """Tables that are opened once and then updated from their logs, for a process that queries them repeatedly.
 
-    To read the log of a table takes as long as to query it: half a millisecond a commit. Threads may ask at once.
+    Reading the log of a table takes as long as a query: half a millisecond per commit. Threads may query at once.
     """
 
     def __init__(self) -> None:
-        """No table is open."""
+        """Begin without open tables."""
         self._tables: dict[Path, _Open] = {}
-        # Who waits for a table inside delta-rs holds Python's lock, and all other threads wait, too (seen in 1.6).
+        # A thread that waits inside delta-rs keeps Python's global lock, so all threads would wait (seen in 1.6).
         self._locks: dict[Path, Lock] = defaultdict(Lock)
 
     def commit(self, folder: Path) -> Hashable | None:
-        """Return what tells the table of a folder, as it is now, from all others; None if there is no table."""
+        """Return a key of the current version of the table in a folder; None if there is no table."""
         known = self._tables.get(folder)
         if known is not None and known.is_latest(folder):
             return known.commit
@@ -43,16 +43,16 @@ class Opened:
             return followed.commit if followed else None
 
     def now(self, folder: Path) -> DeltaTable | None:
-        """Return the table of a folder as it is now, for one thread; None if there is no table."""
+        """Return the current table in a folder, for one thread; None if there is no table."""
         with self._locks[folder]:
             followed = self._followed(folder)
             return followed.table if followed else None
 
     def query(self, statement: str, folders: Mapping[str, Path]) -> pa.Table:
-        """Return the rows of a query over tables as they are now, by the names that it has for them.
+        """Return the rows of a query over the current tables, given by their names in the query.
 
         Raises:
-            FraudlakeError: a table or a file of one is gone, or delta-rs does not read it.
+            FraudlakeError: a table or one of its files is gone, or delta-rs cannot read it.
         """
         engine = QueryBuilder()
         for name, folder in folders.items():
@@ -66,7 +66,7 @@ class Opened:
         return _rows(engine, statement)
 
     def _followed(self, folder: Path) -> _Open | None:
-        """Follow the log of a table; one whose latest known commit is gone or another one is opened anew."""
+        """Update a table from its log; open it again if its latest known commit is gone or was replaced."""
         known = self._tables.get(folder)
         if known is not None and known.is_latest(folder):
             return known
@@ -77,7 +77,7 @@ class Opened:
             table = DeltaTable(folder)
         else:
             return None
-        # The log may have been cleaned up after a checkpoint: then the table is opened again each time.
+        # If the commit was removed from the log after a checkpoint, the table is opened again each time.
         commit = _commit(folder, table.version()) or object()
         self._tables[folder] = followed = _Open(table, table.version(), commit)
         return followed
@@ -94,12 +94,12 @@ class _Open:
         return self.commit == _commit(folder, self.version)
 
     def is_latest(self, folder: Path) -> bool:
-        """Return whether no version has followed; delta-rs would list all of the log to see that."""
+        """Return whether there is no later version; delta-rs would list the whole log for that."""
         return self.is_present(folder) and _commit(folder, self.version + 1) is None
 
 
 def _commit(folder: Path, version: int) -> Hashable | None:
-    """Return what tells the file of a commit from all others; None if there is none."""
+    """Return a key of the file of a commit; None if there is no such file."""
     try:
         file = os.stat(f"{folder}/_delta_log/{version:020}.json")  # noqa: PTH116 (a page asks hundreds of times)
     except FileNotFoundError:
@@ -108,14 +108,14 @@ def _commit(folder: Path, version: int) -> Hashable | None:
 
 
 def is_readable(delta: DeltaTable) -> bool:
-    """Return whether delta-rs reads the table: not if rows are marked as deleted (seen in 1.6)."""
+    """Return whether delta-rs can read the table: it cannot read deletion vectors (seen in 1.6)."""
     return "deletionVectors" not in (delta.protocol().reader_features or ())
 
 
 def query(statement: str, registered: Mapping[str, DeltaTable]) -> pa.Table:
-    """Return the rows of a query over tables, given by the names that it has for them.
+    """Return the rows of a query over tables, given by their names in the query.
 
-    It goes past Arrow's own reader of delta-rs, whose threads call Python, which aborts if it is about to end
+    It bypasses delta-rs's own Arrow reader, whose threads call Python and abort the process while Python ends
     (``terminate called``, seen with deltalake 1.6).
 
     Raises:
@@ -154,7 +154,7 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
 
 
 def files(delta: DeltaTable) -> list[DataFile]:
-    """Return the files of a table as it is now, from its log."""
+    """Return the current files of a table, from its log."""
     columns = delta.metadata().partition_columns
     return [
         DataFile(

@@ -28,30 +28,30 @@ if TYPE_CHECKING:
     from fraudlake.lake.data_file import DataFile
 
 _PLAIN_WRITER = 2
-"""The version of Delta's protocol after which a table may ask of its writers what delta-rs does not do."""
+"""The latest writer version of Delta's protocol whose features delta-rs supports completely."""
 _COMPACT_EVERY = 50
-"""Commits after which a table that compacts does so."""
+"""Number of commits between two compactions of a table."""
 _MERGED_AT_ONCE = 10_000_000
 """Rows that a merge takes at once, about 2 GB of memory; more of them are merged in several commits."""
 _NO_RETRIES = 0
-"""Number of retries of delta-rs for a commit that removes files: it does not see that another commit has removed one of
-them (seen in 1.6), so that what a compaction wrote meanwhile would stay."""
+"""Retries of delta-rs for a commit that removes files. A retry does not notice that another commit has removed one of
+them (seen in 1.6), so the rows that a compaction wrote meanwhile would stay."""
 
 
 def is_plain(delta: DeltaTable) -> bool:
-    """Return whether delta-rs does everything that the table asks of its writers."""
+    """Return whether delta-rs supports all features that the table requires of its writers."""
     return delta.protocol().min_writer_version <= _PLAIN_WRITER
 
 
 class DeltaRsWriter(Writer):
-    """Writes a plain table of a local lake; what has no rows is no commit.
+    """Writes a plain table of a local lake; without rows it makes no commit.
 
     Args:
         delta: the table as it is now.
         folder: its folder.
         table: the table, with its declared columns.
-        spool: the folder under which Spark's tasks leave computed rows.
-        compact: brings the table's small files together.
+        spool: the folder to which Spark's tasks write computed rows.
+        compact: compacts the table's small files.
         compact_every: the number of commits after which it is called; by default, that of the tables that compact.
     """
 
@@ -93,12 +93,12 @@ class DeltaRsWriter(Writer):
         transaction: Transaction | None = None,
         metadata: str | None = None,
     ) -> None:
-        """Append Arrow rows, or overwrite the table with them: Spark would take five times as long."""
+        """Append Arrow rows, or overwrite the table with them, in a fifth of the time that Spark takes."""
         if not self._has(transaction):
             self._commit(rows, mode, transaction, metadata)
 
     def _has(self, transaction: Transaction | None) -> bool:
-        """Return whether an earlier commit was of this transaction or a later one."""
+        """Return whether the table has a commit of this transaction or a later one."""
         if transaction is None:
             return False
         application, version = transaction
@@ -113,20 +113,20 @@ class DeltaRsWriter(Writer):
         metadata: str | None = None,
         is_next: bool = False,
     ) -> None:
-        """Commit rows; with ``is_next`` only if no other commit has followed the version that was opened."""
+        """Commit rows; with ``is_next`` only if the table has had no other commit since it was opened."""
         properties = CommitProperties(
             custom_metadata={"userMetadata": metadata} if metadata is not None else None,
             app_transactions=[deltalake.Transaction(*transaction)] if transaction else [],
             max_commit_retries=_NO_RETRIES if mode == "overwrite" or is_next else None,
         )
-        # A table has columns that the rows lack if earlier settings declared them.
+        # The table has columns that earlier settings declared, and the rows lack.
         evolution: Literal["merge"] | None = "merge" if mode == "append" else None
         write_deltalake(self._delta, rows, mode=mode, schema_mode=evolution, commit_properties=properties)
         if self._compact_every and self._delta.version() % self._compact_every == 0:
             self._compact()
 
     def insert_rows(self, rows: pa.Table, keys: Sequence[str], is_whole: bool = False) -> None:
-        """Insert those Arrow rows whose keys are not in the table; it is to be repeated after a conflict.
+        """Insert the Arrow rows whose keys are not in the table; the caller repeats it after a conflict.
 
         Args:
             rows: few rows in the columns of the table, with distinct keys.
@@ -173,12 +173,12 @@ class DeltaRsWriter(Writer):
         merging = merging.when_matched_delete("s.gone")
         merging = merging.when_matched_update_all(f"NOT ({same(self._table.column_names)})")
         merging.when_not_matched_insert_all("NOT s.gone").execute()
-        # What changes nothing is no commit.
+        # A merge that changes nothing makes no commit.
         if self._delta.version() > before:
             self._complete_log()
 
     def _complete_log(self) -> None:
-        """Write a checkpoint of the log after so many commits: not every table has the property for it."""
+        """Write a checkpoint of the log at regular commits: not every table has the property for it."""
         if self._delta.version() % tables.CHECKPOINT_EVERY == 0:
             self._delta.create_checkpoint()
 
@@ -193,7 +193,7 @@ class DeltaRsWriter(Writer):
 def _computed(
     rows: DataFrame, compute: Compute | None, schema: pa.Schema, folder: Path
 ) -> Iterator[pa.RecordBatchReader | None]:
-    """Compute rows, and return them for the length of the block; None if there are none.
+    """Compute rows, and return them during the block; None if there are none.
 
     Args:
         rows: the input.
@@ -202,7 +202,7 @@ def _computed(
         folder: the folder of the Arrow files, for this use only. Files that a crash has left there are removed.
     """
     if session.reads_few_rows(rows.sparkSession):
-        # This process has loaded what each of Spark's Python processes would load first.
+        # This process has loaded the packages that each of Spark's Python processes would load first.
         batches = rows.toArrow().to_batches()
         few = [_as(schema, batch) for batch in (compute(iter(batches)) if compute else batches) if batch.num_rows]
         yield pa.RecordBatchReader.from_batches(schema, few) if few else None
@@ -217,7 +217,7 @@ def _spooled(
 ) -> Iterator[pa.RecordBatchReader | None]:
     """Compute rows in Spark's tasks, as :func:`_computed` does.
 
-    Through ``collect``, all results would have to fit into memory together, and be converted to Spark's rows and back.
+    With ``collect``, all results would have to fit into memory, and be converted to Spark's rows and back.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

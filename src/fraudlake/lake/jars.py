@@ -17,9 +17,9 @@ from fraudlake.lake import java
 
 
 def target(configuration: str = "spark") -> Path:
-    """Return the path of the folder for the jars of an ``ivy.xml`` configuration, which may not exist yet.
+    """Return the path of the folder for the jars of an ``ivy.xml`` configuration; it may not exist yet.
 
-    It is named for the content of ``ivy.xml``, so that a new version never uses old jars.
+    Its name depends on the content of ``ivy.xml``, so that a new version never uses old jars.
 
     Raises:
         FraudlakeError: there is no folder for a cache.

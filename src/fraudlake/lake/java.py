@@ -20,7 +20,7 @@ def require() -> Path:
     """Return the ``java`` program that Spark will start.
 
     Raises:
-        FraudlakeError: there is none, or Spark 4.2 does not run on its version.
+        FraudlakeError: Java is missing, or Spark 4.2 does not run on its version.
     """
     home = os.environ.get("JAVA_HOME")
     program = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
@@ -38,7 +38,7 @@ def version(program: Path) -> str:
     """Return the version of a ``java`` program, such as ``17.0.15``.
 
     Raises:
-        FraudlakeError: it reports none.
+        FraudlakeError: it does not report a version.
     """
     # Both outputs are captured: a Java that cannot start may print the reason on either.
     environment = {name: value for name, value in os.environ.items() if name not in host.JAVA_OPTIONS}

@@ -1,4 +1,4 @@
-"""The lake: settings become tables, checkpoints and places, on this machine or in a workspace."""
+"""The lake: its tables, checkpoints and folders, on this machine or in a workspace."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ Query = tuple[tables.Table, str, str, int | None]
 
 
 class Lake(ABC):
-    """A lake that is open: :func:`open_lake` gives one."""
+    """An open lake, as :func:`open_lake` returns it."""
 
     is_in_workspace: ClassVar[bool]
     """Whether tables and files are in a Databricks workspace; otherwise they are on this machine's disk."""
     settings: Settings
     name: str
-    """Its name for people: its folder, or catalog and schema."""
+    """Its name in messages: its folder, or catalog and schema."""
     log: str
     """Path of Spark's log."""
     replays: Path
     """Folder of the records of ``quarantine --replay``."""
     steps: tuple[str, ...] = ()
-    """The streams that this process runs, if it does nothing but that: a local Spark is started for what they have to
-    read."""
+    """The streams that this process runs, if it does nothing else; a local Spark is configured for the number of rows
+    that they have to read."""
     folder: Path | None = None
     """Folder of the whole lake; None in a workspace."""
     models: Path | None = None
@@ -65,7 +65,7 @@ class Lake(ABC):
 
     @cached_property
     def session(self) -> SparkSession:
-        """The session that reads and writes the tables, by what :meth:`name_of` calls them.
+        """The session that reads and writes the tables, under the names that :meth:`name_of` returns.
 
         Lazy on this machine: a command that needs few rows never starts Spark.
         """
@@ -92,11 +92,11 @@ class Lake(ABC):
         return inside
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel to the process of a micro-batch without the session, which stays here."""
+        """Pickle the lake, for the process of a micro-batch, without its session."""
         return {name: value for name, value in vars(self).items() if name not in ("session", "spark")}
 
     def table(self, table: tables.Table) -> tables.Table:
-        """Return a table with the columns and features that the settings declare, if it is one that takes them."""
+        """Return a table with the columns and features that the settings declare for it."""
         return tables.with_declared(table, self.settings.columns, self.declared_features)
 
     @property
@@ -105,7 +105,7 @@ class Lake(ABC):
         return typed(self.settings.features, self.settings.columns)
 
     def _define(self, is_read: bool, change: Change | None) -> None:
-        """Complete the settings by the lake's definition; record what is new of it, unless the lake is only read.
+        """Complete the settings with the lake's definition; record new parts of it, unless the lake is only read.
 
         Raises:
             UsageError: the settings contradict the lake, or it cannot make a change. Nothing was written.
@@ -135,7 +135,7 @@ class Lake(ABC):
 
     @abstractmethod
     def has(self, table: tables.Table) -> bool:
-        """Return whether a table is there."""
+        """Return whether a table exists."""
 
     def _make_view(self, view: tables.View) -> None:
         """Create a view, or replace it."""
@@ -167,13 +167,13 @@ class Lake(ABC):
         return self.detail(table).partition_columns
 
     def _add_columns(self, table: tables.Table) -> None:
-        """Add the columns that a table lacks, being older than them; they are null in the rows that it has.
+        """Add the columns that an older table lacks; they are null in its present rows.
 
         Args:
             table: the table as it should be.
 
         Raises:
-            UsageError: a column is there with another type, or in other case.
+            UsageError: a column exists with another type, or in another case.
         """
         missing = tables.require_types(table, self.column_types(table))
         if missing:
@@ -182,17 +182,17 @@ class Lake(ABC):
 
     @abstractmethod
     def name_of(self, table: tables.Table) -> str:
-        """Return the name of a table that holds in every session, whatever its current catalog and schema."""
+        """Return a table's name that is valid in every session, whatever its current catalog and schema."""
 
     def read(self, table: tables.Table) -> DataFrame:
         """Return a table as it is now."""
         return self.session.table(self.name_of(table))
 
     def read_stream(self, table: tables.Table, by_time: str | None = None, max_bytes: str | None = None) -> DataFrame:
-        """Return a table as a stream of its appended rows; rows deleted or rewritten upstream are passed over.
+        """Return a table as a stream of its appended rows; commits that delete or rewrite rows are skipped.
 
-        What is in the table when the stream starts comes in the order of its files; with ``by_time``, the column of a
-        watermark that follows, in the order of that (Delta Lake documentation, "Process initial snapshot without data
+        The rows present when the stream starts come in the order of their files or, with ``by_time``, the column that
+        gets a watermark, in the order of event time (Delta Lake documentation, "Process initial snapshot without data
         being dropped"). ``max_bytes`` is the approximate size of a micro-batch.
         """
         reader = self.session.readStream.option("skipChangeCommits", "true")
@@ -207,8 +207,8 @@ class Lake(ABC):
     def query(self, table: tables.Table, columns: str, clauses: str = "", version: int | None = None) -> pa.Table:
         """Return the few rows of ``SELECT columns FROM table clauses``, now or in a version of the table.
 
-        The SQL is what Spark and DataFusion have in common; :func:`literal` writes texts. DataFusion takes a name
-        without quotes for one in small letters, so ``accountId`` cannot be named.
+        The SQL must be valid in Spark and in DataFusion; :func:`literal` writes texts. DataFusion converts names
+        without quotes to lower case, so ``accountId`` cannot be named.
         """
         return self.union((table, columns, clauses, version))
 
@@ -223,8 +223,8 @@ class Lake(ABC):
         """Return the rows of a query that joins Arrow rows, ``given``, with tables.
 
         Args:
-            statement: what Spark and DataFusion have in common, and ``explode``, which is unnest to DataFusion; tables
-                have their plain names, and names in capital letters are in backticks.
+            statement: SQL that is valid in Spark and in DataFusion, except for ``explode``, which becomes DataFusion's
+                unnest; tables have their plain names, and names with capital letters are in backticks.
             given: rows without nested columns.
             read: the tables.
         """
@@ -251,7 +251,7 @@ class Lake(ABC):
         return self.session.read.option("versionAsOf", version).table(self.name_of(table))
 
     def writer(self, table: tables.Table) -> Writer:
-        """Return what writes a table: Spark, unless the lake has something faster."""
+        """Return the writer of a table: Spark's, unless the lake has a faster one."""
         return SparkWriter(self, self.table(table))
 
     def upsert(self, rows: DataFrame, table: tables.Table, keys: tuple[str, ...], dates: list[date]) -> None:
@@ -289,7 +289,7 @@ class Lake(ABC):
         Args:
             rows: rows, in columns of :meth:`table`; columns that they lack are null. They may be read from the table.
             table: the table.
-            record: what the commit says of itself: :attr:`Commit.record` gives it back.
+            record: the commit's metadata, which :attr:`Commit.record` returns.
             days: the first and the last ``date`` to replace; None replaces all rows.
         """
         SparkWriter(self, self.table(table)).replace(rows, record, days)
@@ -297,16 +297,16 @@ class Lake(ABC):
     def remove(self, table: tables.Table, condition: str, record: dict[str, Any]) -> None:
         """Remove the rows that fulfil a condition in SQL, in one commit, which streams skip.
 
-        It is a replacement by nothing, since no text can be attached to a ``DELETE`` everywhere.
+        It is a replacement by no rows, since not every compute can attach metadata to a ``DELETE``.
         """
         SparkWriter(self, self.table(table)).remove(condition, record)
 
     @abstractmethod
     def version(self, table: tables.Table) -> int:
-        """Return a table's version now."""
+        """Return a table's current version."""
 
     def history(self, table: tables.Table, limit: int | None = None) -> list[Commit]:
-        """Return a table's commits, the newest first, as far back as its log goes, or the latest so many."""
+        """Return a table's commits in its log, the newest first; at most ``limit``."""
         latest = "" if limit is None else f" LIMIT {limit}"
         history = self.session.sql(f"DESCRIBE HISTORY {self.name_of(table)}{latest}").selectExpr(
             "version",
@@ -324,7 +324,7 @@ class Lake(ABC):
         return max((commit.version for commit in self.history(table) if commit.changes_rows), default=-1)
 
     def identity(self, table: tables.Table) -> str:
-        """Return the identity that Delta gave a table when it was made; a table made in its place has another one."""
+        """Return the id that Delta gave a table when it was made; a table made in its place has another one."""
         return self.detail(table).id
 
     def detail(self, table: tables.Table) -> Detail:
@@ -354,15 +354,15 @@ class Lake(ABC):
         ]
 
     def may_have_unused_files(self, table: tables.Table, retention: timedelta) -> bool:
-        """Return whether VACUUM may find files to remove, if the place can tell without it."""
+        """Return whether VACUUM may find files to remove; true if only VACUUM can tell."""
         return True
 
     def remove_old_log(self, table: tables.Table) -> None:  # noqa: B027 - Delta does it with a commit of Spark
-        """Remove old commits from a table's log, if the place does not do so by itself."""
+        """Remove old commits from a table's log, if no writer does so by itself."""
 
     @abstractmethod
     def session_for_files(self, table: tables.Table, size: int) -> SparkSession:
-        """Return a session in which OPTIMIZE makes a table's files about so large, in bytes."""
+        """Return a session in which OPTIMIZE makes a table's files about ``size`` bytes large."""
 
     @property
     def checkpoints(self) -> Path:
@@ -375,7 +375,7 @@ class Lake(ABC):
 
     @contextmanager
     def scratch_checkpoint(self) -> Iterator[Path]:
-        """Return a folder for the checkpoint of a stream that ends with the block."""
+        """Return a folder for the checkpoint of a stream, and remove it at the end of the block."""
         folder = self.checkpoints / "scratch" / uuid.uuid4().hex
         try:
             yield folder
@@ -385,21 +385,21 @@ class Lake(ABC):
                 folder.parent.rmdir()
 
     def planning_for(self, rows: float) -> AbstractContextManager[None]:
-        """Plan the queries and streams that start in the block for so many rows, if the place can."""
+        """Plan the queries and streams that start in the block for a number of rows, if the lake can."""
         return nullcontext()
 
     @abstractmethod
     def exclusive(self, step: str) -> AbstractContextManager[None]:
-        """Hold a step for this process, if the place can.
+        """Lock a step for this process, if the lake can.
 
         Raises:
-            FraudlakeError: another process holds it.
+            FraudlakeError: another process has the lock.
         """
 
     def without_compaction(self, table: tables.Table, wait: float = -1) -> AbstractContextManager[Any]:
-        """Block other rewriting of a table while its files are rewritten, if the place can.
+        """Block compaction by streams while a table's files are rewritten, if the lake can.
 
-        Otherwise an OPTIMIZE that takes longer than fifty commits of a stream would lose to it each time.
+        Otherwise an OPTIMIZE that takes longer than fifty commits of a stream would always fail with a conflict.
         """
         return nullcontext()
 

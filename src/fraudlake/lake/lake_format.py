@@ -26,7 +26,7 @@ def mark(root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
         with FileLock(root / ".lock"):
             if not _file(root).exists():
-                # Who reads takes no lock.
+                # Atomically, since readers take no lock.
                 json_file.write(_file(root), {"format": FORMAT, "fraudlake": __version__})
     require(root)
 
@@ -35,7 +35,7 @@ def require(root: Path) -> None:
     """Refuse a folder that is no lake of this format.
 
     Raises:
-        UsageError: it is not a folder, cannot be used, or has a character in its path that Delta cannot do with.
+        UsageError: it is not a folder, cannot be used, or has a character in its path that Delta refuses.
         FraudlakeError: another version of fraudlake made the lake.
         MissingLakeError: there is no lake.
     """
@@ -57,7 +57,7 @@ def _file(root: Path) -> Path:
 
 @contextmanager
 def _refusals(root: Path) -> Iterator[None]:
-    """Return in one line why a folder cannot be a lake."""
+    """Turn the errors of a folder that cannot be a lake into messages of one line."""
     if _UNOPENABLE.search(str(root.resolve())):
         raise UsageError(
             f"--lake {root}: name a folder whose path is UTF-8 without [ ] \\ ^ | % and control characters"

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from fraudlake.lake.definition import Change
 
 _FEW = 20_000
-"""Rows for which no code is compiled: to compile it takes longer than to interpret plans for them."""
+"""Number of rows up to which Spark interprets plans, since compiling them takes longer."""
 _KEEPS_LOG = {"delta.enableExpiredLogCleanup": "false"}
-"""Otherwise any commit removes the old part of the log, by the clock alone, even if a stream has still to read it."""
+"""Otherwise any commit may remove old parts of the log, by the clock alone, even if a stream has still to read them."""
 _NAMING = threading.RLock()
 """Streams of a process may need the name of the same table at once."""
 
@@ -56,11 +56,11 @@ _NAMING = threading.RLock()
 class LocalLake(Lake):
     """A lake under ``settings.lake``: ``tables/``, ``checkpoints/``, ``models/``, ``landing/``, ``logs/``.
 
-    Several processes may hold the same lake open. One that only reads it (``must_exist``) starts Spark on first use,
-    and has an empty stand-in, outside the lake, for a table that is missing.
+    Several processes may open the same lake. One that only reads it (``must_exist``) starts Spark on first use, and
+    replaces missing tables by empty ones outside the lake.
 
     Raises:
-        UsageError: the root is not a folder, cannot be written, or holds a character that Delta cannot do with.
+        UsageError: the root is not a folder, cannot be written, or has a character in its path that Delta refuses.
         FraudlakeError: another version of fraudlake made the lake, or Spark does not start.
         MissingLakeError: with ``must_exist``: there is no lake, or it has no bronze yet.
     """
@@ -100,7 +100,7 @@ class LocalLake(Lake):
         return self.session
 
     def _require(self, change: Change | None) -> None:
-        """Refuse a root that is no lake of this format, or has no bronze; make stand-ins for other missing tables."""
+        """Refuse a root that is no lake of this format, or has no bronze; make empty tables for other missing ones."""
         lake_format.require(self.root)
         missing = [table for table in contents.TABLES if not self.has(table)]
         for table in missing:
@@ -128,7 +128,7 @@ class LocalLake(Lake):
     def _make(self, table: tables.Table) -> None:
         self._require_no_files(table)
         folder = self._folder(table)
-        # A process that is killed below leaves a folder without a commit, which Spark refuses.
+        # A process that was killed here has left a folder without a commit, which Spark refuses.
         shutil.rmtree(folder, ignore_errors=True)
         if table.zorder and self.settings.clustering == "liquid":  # which delta-rs does not know
             self._name(table, layout(table, "liquid"))
@@ -137,13 +137,13 @@ class LocalLake(Lake):
             DeltaTable.create(folder, table.schema, partition_by=arranged, configuration=properties)
 
     def _require_no_files(self, table: tables.Table) -> None:
-        """Check that a table that is not there has not lost its log."""
+        """Check that a table without a log has no files of rows."""
         folder = self._folder(table)
         if any(folder.rglob("*.parquet")):
             raise FraudlakeError(f"{folder} has files of rows, and its _delta_log is gone: restore it")
 
     def has(self, table: tables.Table) -> bool:
-        """Return whether a table is there."""
+        """Return whether a table exists."""
         return DeltaTable.is_deltatable(str(self._folder(table)))
 
     def schema_of(self, table: tables.Table) -> StructType:
@@ -156,7 +156,7 @@ class LocalLake(Lake):
         return tuple(self._open(table).metadata().partition_columns)
 
     def name_of(self, table: tables.Table) -> str:
-        """Return the name of a table that holds in every session, whatever its current catalog and schema."""
+        """Return a table's name that is valid in every session, whatever its current catalog and schema."""
         with _NAMING:
             if table.name not in self._named:
                 if isinstance(table, tables.View):
@@ -164,7 +164,7 @@ class LocalLake(Lake):
                     self._named.add(table.name)
                 else:
                     self._name(table, "USING DELTA")
-                    if self._is_read:  # or it was completed as the lake was opened
+                    if self._is_read:  # otherwise opening the lake has added them
                         self._add_columns(self.table(table))
         return self._full_name(table)
 
@@ -212,7 +212,7 @@ class LocalLake(Lake):
         return pa.concat_tables((self.query(*one) for one in queries), promote_options="default")
 
     def writer(self, table: tables.Table) -> Writer:
-        """Return what writes a table: delta-rs if it does all that the table asks of its writers, otherwise Spark."""
+        """Return the writer of a table: delta-rs if it supports the table's features, otherwise Spark."""
         delta = self._open(table)
         if not is_plain(delta):
             return super().writer(table)
@@ -223,22 +223,22 @@ class LocalLake(Lake):
         compaction.compact(self.root, table, self.settings, partial(self.files, table), partial(self.writer, table))
 
     def without_compaction(self, table: tables.Table, wait: float = -1) -> AbstractContextManager[Any]:
-        """Block other rewriting of a table from now on: see :func:`fraudlake.lake.compaction.excluded`."""
+        """Block compaction by streams from now on: see :func:`fraudlake.lake.compaction.excluded`."""
         return compaction.excluded(self.root, table, wait)
 
     def version(self, table: tables.Table) -> int:
-        """Return a table's version now."""
+        """Return a table's current version."""
         log = self._folder(table) / "_delta_log"
         return max(int(commit.stem) for commit in log.glob("*.json") if commit.stem.isdigit())
 
     def history(self, table: tables.Table, limit: int | None = None) -> list[Commit]:
-        """Return a table's commits, the newest first, as far back as its log goes, or the latest so many."""
+        """Return a table's commits in its log, the newest first; at most ``limit``."""
         commits = [Commit.of(entry) for entry in self._open(table).history(limit)]
         # delta-rs finds none if the lake's path has a # or a question mark (seen in 1.6).
         return commits or super().history(table, limit)
 
     def identity(self, table: tables.Table) -> str:
-        """Return the identity that Delta gave a table when it was made; a table made in its place has another one."""
+        """Return the id that Delta gave a table when it was made; a table made in its place has another one."""
         return str(self._open(table).metadata().id)
 
     def detail(self, table: tables.Table) -> Detail:
@@ -258,7 +258,7 @@ class LocalLake(Lake):
         return delta_rs_reader.files(delta) if delta_rs_reader.is_readable(delta) else super().files(table)
 
     def may_have_unused_files(self, table: tables.Table, retention: timedelta) -> bool:
-        """Return whether VACUUM would find files to remove: with Spark it takes seconds a table."""
+        """Return whether VACUUM would find files to remove, since Spark's takes seconds per table."""
         delta = self._open(table)
         hours = int(retention.total_seconds() // 3600)
         return not is_plain(delta) or bool(
@@ -266,13 +266,13 @@ class LocalLake(Lake):
         )
 
     def remove_old_log(self, table: tables.Table) -> None:
-        """Remove commits from the log that are older than ``delta.logRetentionDuration``, up to a checkpoint of it."""
+        """Remove commits before a checkpoint of the log that are older than ``delta.logRetentionDuration``."""
         delta = self._open(table)
         if is_plain(delta):
             delta.cleanup_metadata()
 
     def session_for_files(self, table: tables.Table, size: int) -> SparkSession:
-        """Return a session in which OPTIMIZE makes files about so large, in bytes.
+        """Return a session in which OPTIMIZE makes files about ``size`` bytes large.
 
         Delta's open-source release has a setting of the session for it, and no property of the table.
         """
@@ -284,7 +284,7 @@ class LocalLake(Lake):
     def planning_for(self, rows: float) -> Iterator[None]:
         """Have Spark interpret the plans of queries and streams that start in the block, if they read few rows.
 
-        To generate and compile code for a plan, and to plan it again after each of its stages, takes seconds.
+        Generating and compiling code for a plan, and planning it again after each stage, takes seconds.
         """
         conf, given = self.session.conf, self.settings.spark_options
         plain = {name: value for name, value in session.FEW_ROWS.items() if rows <= _FEW and name not in given}
@@ -302,10 +302,10 @@ class LocalLake(Lake):
 
     @contextmanager
     def exclusive(self, step: str) -> Iterator[None]:
-        """Hold a step for this process; the operating system lets go when the process ends, however it ends.
+        """Lock a step for this process; the operating system releases the lock when the process ends, however it ends.
 
         Raises:
-            FraudlakeError: another process holds it.
+            FraudlakeError: another process has the lock.
         """
         with lock.exclusive(self.root / "locks" / step, step, self.root):
             yield

@@ -13,15 +13,15 @@ from fraudlake.errors import FraudlakeError
 
 @contextmanager
 def exclusive(file: Path, step: str, place: Path) -> Iterator[None]:
-    """Hold a step for this process; the operating system lets go when the process ends, however it ends.
+    """Lock a step for this process; the operating system releases the lock when the process ends, however it ends.
 
     Args:
-        file: the lock's file; its folder is made if it is not there.
+        file: the lock's file; its folder is created if necessary.
         step: the step's name, for the message.
-        place: what it runs on, for the message.
+        place: the lake, for the message.
 
     Raises:
-        FraudlakeError: another process holds it.
+        FraudlakeError: another process has the lock.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(file, timeout=0)

@@ -1,7 +1,7 @@
-"""Machine clock: the time of this machine, set against the lake's own rows and commits.
+"""Machine clock: checks the time of this machine against the lake's own rows and commits.
 
-A clock that is ahead makes every row and file look old. So nothing is removed on its word alone: the newest transaction
-and the commits of silver must not be much older.
+A clock that is ahead makes every row and file look old. So nothing is removed if the newest transaction or the commits
+of silver are much older than the clock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DAY = timedelta(days=1)
 
 
 def first_day(lake: Lake, *names: str) -> date | None:
-    """Return the first day (UTC) whose rows all of some tables keep; None if ``row_retention`` names none.
+    """Return the first day (UTC) whose rows all of these tables keep; None if ``row_retention`` names none of them.
 
     Days are counted back from now or, if that is earlier, from ``max_idle`` after the newest transaction.
     """
@@ -36,7 +36,7 @@ def require(lake: Lake) -> None:
     """Refuse to remove rows if the newest transaction or the commits contradict the clock.
 
     Raises:
-        FraudlakeError: says what contradicts it, and how to insist.
+        FraudlakeError: the message says what contradicts the clock, and how to remove rows nevertheless.
     """
     now = datetime.now(UTC)
     newest, interruption = _newest_transaction(lake, now) or now, _interruption(lake, now)
@@ -52,22 +52,22 @@ def require(lake: Lake) -> None:
 
 
 def is_in_doubt(lake: Lake) -> bool:
-    """Return whether the clock has jumped by more than ``max_idle`` shortly before now, by the commits of silver."""
+    """Return whether, judging by the commits of silver, the clock has recently jumped by more than ``max_idle``."""
     return _interruption(lake, datetime.now(UTC)) is not None
 
 
 def _newest_transaction(lake: Lake, now: datetime) -> datetime | None:
-    """Return the end of the latest day with transactions, or now if that is earlier; future ones do not count."""
+    """Return the end of the latest day with transactions, or now if that is earlier; future days do not count."""
     until = f"WHERE date <= {value(now.date())}"
     (row,) = lake.query(tables.SILVER_TRANSACTIONS, "max(date) AS day", until).to_pylist()
     return min(now, datetime.combine(row["day"], time(), UTC) + _DAY) if row["day"] else None
 
 
 def _interruption(lake: Lake, now: datetime) -> tuple[datetime, datetime] | None:
-    """Return between which times silver has had no commit for longer than ``max_idle``.
+    """Return the beginning and end of a time without commits to silver that is longer than ``max_idle``.
 
-    None if it has had one, or if the commits after the interruption go back further than ``max_idle`` by now: then they
-    confirm the clock.
+    None if there is no such time, or if the commits after it already span more than ``max_idle``, which confirms the
+    clock.
     """
     idle = lake.settings.longest_idle
     commits = sorted(commit.at for commit in lake.history(tables.SILVER_TRANSACTIONS) if commit.at <= now)

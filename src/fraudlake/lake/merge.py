@@ -1,4 +1,4 @@
-"""Merge: rows update, insert and delete rows of a table in one commit, by Spark."""
+"""Merge: updates, inserts and deletes rows of a table in one commit, by Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Missing version: whether a table's version has left by the setting ``retention``, by the error of reading it."""
+"""Missing version: recognises the error of reading a table's version that the setting ``retention`` has removed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_missing(error: PySparkException) -> bool:
 
 
 def of_version(lake: Lake, table: Table, version: int, compute: Callable[[DataFrame], Result]) -> Result | None:
-    """Return what is computed from the rows of a table's version; None if the version is gone."""
+    """Return the result of ``compute`` for the rows of a table's version; None if the version is gone."""
     try:
         return compute(lake.read_version(table, version))
     except PySparkException as error:

@@ -1,4 +1,4 @@
-"""Nearest lake: a folder without a lake becomes a message that names the lake that was probably meant."""
+"""Nearest lake: if a folder is not a lake, names the lake that was probably meant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening: settings become the lake that they name, in a workspace or on this machine."""
+"""Opening: opens the lake that the settings name, in a workspace or on this machine."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 def open_lake(
     settings: Settings, spark: SparkSession | None = None, must_exist: bool = False, change: Change | None = None
 ) -> Lake:
-    """Open the lake that the settings name: in a workspace where they name a catalog, otherwise on this machine.
+    """Open the lake that the settings name: in a workspace if they name a catalog, otherwise on this machine.
 
-    Opening makes the tables that are missing, so that every table can be queried by its name from the start. The lake's
-    settings are those given, with its own definition.
+    Opening makes missing tables, so that every table can be queried by its name from the start. The lake's settings are
+    the given ones, completed by its definition.
 
     Args:
         settings: the settings.
         spark: the session of a lake in a workspace; by default the compute's own.
-        must_exist: make nothing. That is for who only reads; on this machine Spark starts on first use.
-        change: change the lake's definition to what the settings give, instead of refusing what contradicts it; with
-            ``must_exist`` only say whether it can be.
+        must_exist: only read the lake, and make nothing; on this machine Spark starts on first use.
+        change: change the lake's definition to the given settings, instead of refusing contradictions; with
+            ``must_exist`` only check whether it can be changed.
 
     Raises:
-        UsageError: what only local lakes need is not installed, or a setting does not suit the place or the lake.
+        UsageError: the packages of local lakes are not installed, or a setting does not suit the place or the lake.
         FraudlakeError: the lake cannot be opened.
         MissingLakeError: with ``must_exist``: there is no such lake, or it lacks a table.
     """

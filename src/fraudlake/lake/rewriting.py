@@ -1,8 +1,8 @@
-"""Rewriting: chosen files of a table become fewer or clustered ones, in one commit that changes no row.
+"""Rewriting: compacts or clusters chosen files of a table, in one commit that changes no row.
 
-delta-rs rewrites the files in a scratch table that consists of nothing else, and its commit there is published here. On
-the table itself it rewrites whole partitions only, and commits although another rewriting has removed the same files,
-which doubles their rows (seen in 1.6).
+delta-rs rewrites the files in a scratch table that contains only them, and this module publishes its commit in the
+table. On the table itself, delta-rs can rewrite only whole partitions. It also commits if another process has already
+rewritten the same files, which doubles their rows (seen in 1.6).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def rewrite(folder: Path, files: list[DataFile], by: tuple[str, ...], size: int,
     Args:
         folder: the table's folder.
         files: the files, of any of the table's versions.
-        by: columns to sort the rows by, or to cluster them by if there are several (Z-order); none: only compact.
+        by: columns to sort the rows by, or to cluster them by if there are several (Z-order); empty only compacts.
         size: approximate size of the new files, in bytes.
         scratch: a folder on the same disk, for this use only. What a crash has left there is removed.
 
@@ -49,7 +49,7 @@ def rewrite(folder: Path, files: list[DataFile], by: tuple[str, ...], size: int,
 
 
 def _copy(delta: DeltaTable, folder: Path, files: list[DataFile], scratch: Path) -> DeltaTable:
-    """Make a table of some files of another one."""
+    """Make a table from some files of another one."""
     present = set(delta.get_add_actions().column("path").to_pylist())
     if not {file.path for file in files} <= present:
         raise CommitFailedError("another commit has removed a file that was to be rewritten")
@@ -69,7 +69,7 @@ def _copy(delta: DeltaTable, folder: Path, files: list[DataFile], scratch: Path)
 
 
 def _link(file: Path, link: Path) -> None:
-    """Link to a file, in a folder that may be missing."""
+    """Hard-link a file, and create the link's folder if necessary."""
     link.parent.mkdir(parents=True, exist_ok=True)
     os.link(file, link)
 
@@ -83,7 +83,7 @@ def _actions(version: int, folder: Path) -> list[dict[str, Any]]:
 
 
 def _publish(actions: list[dict[str, Any]], by: tuple[str, ...], folder: Path, version: int, scratch: Path) -> None:
-    """Commit the actions of the scratch table after a version of the table that has the same files."""
+    """Commit the scratch table's actions to the table, whose ``version`` has the same files."""
     added = [action["add"] for action in actions if "add" in action]
     removed = {action["remove"]["path"] for action in actions if "remove" in action}
     if not removed:
@@ -105,7 +105,7 @@ def _publish(actions: list[dict[str, Any]], by: tuple[str, ...], folder: Path, v
 
 
 def _commit(draft: Path, removed: Iterable[str], folder: Path, version: int) -> None:
-    """Give a commit its version, which is the next one that is free; a link fails if another process took it."""
+    """Commit as the next free version, by a hard link, which fails if another process has used the version."""
     while True:
         with suppress(FileExistsError):
             os.link(draft, _log_file(folder, version))

@@ -1,4 +1,4 @@
-"""Rows: computed once if they are used several times, and checked for being empty at little cost."""
+"""Rows: persists rows that are used several times, and checks cheaply whether there are any."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def persisted(rows: DataFrame, eager: bool = True) -> Iterator[DataFrame]:
-    """Persist rows for the length of the block; without ``eager``, the first action on all of them computes them.
+    """Persist rows during the block; without ``eager``, the first action on all of them computes them.
 
     Serverless compute refuses ``persist`` (Databricks documentation, "Serverless compute limitations"). There each
     action computes the rows again, which is slower and gives the same result.
@@ -30,11 +30,11 @@ def persisted(rows: DataFrame, eager: bool = True) -> Iterator[DataFrame]:
 
 @contextmanager
 def persisted_batch(rows: DataFrame) -> Iterator[Callable[[int], None]]:
-    """Persist rows of a micro-batch for the length of the block; the first action in it computes them.
+    """Persist rows of a micro-batch during the block; the first action in it computes them.
 
     Serverless compute, which refuses ``persist``, was seen to give a micro-batch's rows to one action only, and none to
-    the next, without an error. So the block calls what it is given after its first action, with the number of rows that
-    this action saw, and before it writes.
+    the next, without an error. So between its first action and its first write, the block calls the function that it
+    gets, with the number of rows that the first action saw.
 
     Returns:
         The function that counts again, unless the rows are persisted, and raises FraudlakeError if the number differs.
@@ -55,7 +55,7 @@ def persisted_batch(rows: DataFrame) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def _try_persist(rows: DataFrame) -> Iterator[bool]:
-    """Return whether the compute has persisted the rows for the length of the block."""
+    """Persist the rows during the block, and return whether the compute does so."""
     try:
         rows.persist()
     except PySparkException:
@@ -68,7 +68,7 @@ def _try_persist(rows: DataFrame) -> Iterator[bool]:
 
 
 def _count(rows: DataFrame) -> int:
-    """Compute persisted rows on all cores; ``isEmpty`` would compute one partition after the other."""
+    """Compute persisted rows on all cores; ``isEmpty`` would compute the partitions one by one."""
     return rows.count()
 
 

@@ -45,7 +45,7 @@ FEW_ROWS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
 }
-"""The configuration of a session whose queries have few rows: a mark, and neither generated code nor adaptive plans."""
+"""The configuration of a session whose queries have few rows: a mark, no generated code and no adaptive plans."""
 
 BRIEF_JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 """Java's options for a process of a few queries of few rows: the second compiler takes 40 % of its processor time.
@@ -72,7 +72,7 @@ def start(settings: Settings, log: Path, is_brief: bool = False) -> SparkSession
 
     Args:
         settings: the settings.
-        log: the file for what the JVM prints.
+        log: the file for the JVM's output.
         is_brief: whether the process ends after a few queries of few rows.
 
     Raises:
@@ -90,15 +90,15 @@ def start(settings: Settings, log: Path, is_brief: bool = False) -> SparkSession
 
 
 def reads_few_rows(spark: SparkSession) -> bool:
-    """Return whether the queries of a session have few rows to read: whether it has :data:`FEW_ROWS`."""
+    """Return whether a session has the configuration :data:`FEW_ROWS`."""
     return spark.conf.get(_FEW, None) == "true"
 
 
 @contextmanager
 def large_rows(spark: SparkSession) -> Iterator[None]:
-    """Bound the bytes of Arrow batches for queries that are planned in the block: their rows are few and large.
+    """Limit the bytes of Arrow batches for queries that are planned in the block, whose rows are few and large.
 
-    Java holds a batch whole, and twice as it grows. Serverless compute refuses to change the bound, and has one.
+    Java has a whole batch in memory, and two copies when its buffers grow. Serverless compute has a fixed limit.
     """
     from pyspark.errors import PySparkException
 
@@ -121,12 +121,12 @@ def launch(
     Args:
         master: the master.
         configuration: Spark's configuration.
-        log: the file for what the JVM prints.
+        log: the file for the JVM's output.
         environment: the environment variables that it starts with; by default those of the host.
 
     Raises:
-        UsageError: Python reads file names as something else than UTF-8.
-        FraudlakeError: Spark does not start, or Java takes them for something else.
+        UsageError: Python does not read file names as UTF-8.
+        FraudlakeError: Spark does not start, or Java does not read file names as UTF-8.
     """
     host.require_utf8()
     host.isolate()
@@ -161,7 +161,7 @@ def launch(
 
 @contextmanager
 def _in_environment(given: Mapping[str, str]) -> Iterator[None]:
-    """Let Java start with some variables, which its workers get from it; this process's own programs do not."""
+    """Set environment variables while Java starts: Spark's workers inherit them, this process's own programs do not."""
     before = {name: os.environ.get(name) for name in host.OF_WORKERS}
     os.environ |= given
     try:
@@ -190,7 +190,7 @@ def end() -> None:
 
 
 def _reconnect() -> None:
-    """Give this thread a new connection to Java: the answer to an interrupted call is still to come on the old one."""
+    """Give this thread a new connection to Java: the old one will still receive the answer to an interrupted call."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
@@ -227,7 +227,7 @@ def configuration(settings: Settings, further_java_options: Sequence[str] = ()) 
     """Return the Spark configuration of a local session.
 
     Raises:
-        UsageError: the settings have another value for what is decided here.
+        UsageError: the settings have another value for an option that is set here.
         FraudlakeError: there is no cluster at the master's address.
     """
     partitions = str(settings.shuffle_partitions or min(os.cpu_count() or 2, 8))
@@ -235,15 +235,15 @@ def configuration(settings: Settings, further_java_options: Sequence[str] = ()) 
     own = {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        # Delta's own store looks whether a commit is there, then renames: another process's commit in between is lost.
+        # Delta's own store checks whether a commit exists, then renames: another process's commit in between is lost.
         "spark.delta.logStore.file.impl": "fraudlake.HardLinkLogStore",
         "spark.driver.memory": settings.driver_memory,
-        # The rows that a model learns from are more than the default, 1 GB: docs/explanation/sizing.md says what bounds
-        # them, and all else that reaches this process.
+        # A model's training rows are larger than the default of 1 GB: docs/explanation/sizing.md has the limits of all
+        # data that reaches this process.
         "spark.driver.maxResultSize": "0",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # What a UI would show of past work, by default of a thousand queries with their plans, fills the heap.
+        # The UI's history, by default of a thousand queries with their plans, fills the heap.
         "spark.ui.retainedJobs": "10",
         "spark.ui.retainedStages": "10",
         "spark.ui.retainedTasks": "100",
@@ -254,14 +254,14 @@ def configuration(settings: Settings, further_java_options: Sequence[str] = ()) 
         **COMMON_CONFIGURATION,
         "spark.sql.shuffle.partitions": partitions,
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # delta-rs reads the default, INT96, in nanoseconds: a time after 2262 becomes another one.
+        # delta-rs reads the default, INT96, in nanoseconds, which overflow after 2262.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # A micro-batch needs some dozen classes of generated code. With the default of 100 the streams of a process
         # evict each other's classes, and every micro-batch compiles its own again.
         "spark.sql.codegen.cache.maxEntries": "1000",
         # Rows are persisted only briefly: choosing a compression takes longer than computing them.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
-        # A micro-batch has few dates: with one open file for each, its rows need no sort by partition.
+        # A micro-batch has few dates: with an open file for each, Spark need not sort its rows by partition.
         "spark.sql.maxConcurrentOutputFileWriters": "64",
         # Delta reads a table's log before each commit, by default in 50 tasks, too many for tables of this size.
         "spark.databricks.delta.snapshotPartitions": "1",
@@ -282,7 +282,7 @@ def configuration(settings: Settings, further_java_options: Sequence[str] = ()) 
 
 
 def _of_master(master: str) -> dict[str, str]:
-    """Return where the driver listens; its executors on a cluster also need the connectors' jars and Java's options."""
+    """Return the driver's address; on a cluster also the connectors' jars and Java's options, for executors."""
     if master.startswith("local"):
         return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     at = urlsplit(master)
@@ -303,10 +303,10 @@ def _of_master(master: str) -> dict[str, str]:
 
 
 def java_options(settings: Settings, *options: str) -> str:
-    """Return the options of the local Spark's Java: those that are given, those of this machine and the settings'."""
+    """Return the options of the local Spark's Java: the given ones, this machine's and the settings'."""
     of_host = (
         f"-Djava.io.tmpdir={host.temporary_programs()}",
-        # For a user without a name, Java knows neither the name nor the home.
+        # Java finds neither name nor home of a user id without a name.
         f"-Duser.name={host.user_name()}",
         f"-Duser.home={host.cache_folder()}",
     )
@@ -318,7 +318,7 @@ def with_options(own: Mapping[str, str], settings: Settings) -> dict[str, str]:
     """Add the folder of temporary files and the options of the settings to Spark's configuration.
 
     Raises:
-        UsageError: the settings have another value for what is decided here.
+        UsageError: the settings have another value for an option that is set here.
     """
     own = {**own, "spark.local.dir": str(host.temporary()), "spark.hadoop.fs.defaultFS": "file:///"}
     taken = next((name for name in settings.spark_options if name in own or name in _MODES), None)

@@ -23,9 +23,9 @@ from fraudlake.lake import jars, java
 LOG_STORE = Path(__file__).parent / "log_store" / "HardLinkLogStore.class"
 """Delta's store of a local table's log; ``python -m tests.log_store`` compiles it from the source next to it."""
 _ARCHIVE = 0xF00BABA8
-"""Java's mark of an archive of a program's classes (seen in 17 and 21)."""
+"""The number with which Java begins an archive of a program's classes (seen in 17 and 21)."""
 _DRAFT_SECONDS = 600
-"""The age from which an incomplete draft of an archive is not completed any more."""
+"""The age, in seconds, from which an incomplete draft of an archive counts as abandoned."""
 
 
 def folder() -> Path:
@@ -76,8 +76,8 @@ def class_archive() -> Path:
 def java_options() -> list[str]:
     """Return the options by which Java uses the archive or, if there is none, writes a draft of it as it ends.
 
-    Nobody waits for that. The next start takes the draft for the archive if it is complete. Java ignores an archive
-    that does not fit it.
+    The process does not wait for the draft. The next start uses it as the archive if it is complete. Java ignores an
+    archive of another Java.
     """
     archive, quiet = class_archive(), ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
     is_ours = os.access(archive.parent, os.W_OK)
@@ -92,6 +92,6 @@ def java_options() -> list[str]:
 
 
 def _is_complete(draft: Path) -> bool:
-    """Return whether Java has written a draft: the head of the file, which begins with a number, comes last."""
+    """Return whether Java has completed a draft: it writes the number at the beginning of the file last."""
     with draft.open("rb") as file:
         return int.from_bytes(file.read(4), sys.byteorder) == _ARCHIVE

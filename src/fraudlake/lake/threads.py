@@ -1,4 +1,4 @@
-"""Threads: independent work that mostly waits, for queries or for commits, is done at the same time."""
+"""Threads: runs independent calls concurrently, since they mostly wait for queries or commits."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def call_all(calls: Collection[Callable[[], None]]) -> None:
-    """Make all calls at the same time, each in a thread with the log fields of this one.
+    """Make all calls concurrently, each in a thread with the log fields of this one, and wait until all have ended.
 
-    Returns when all have ended. Of those that failed, it raises the error of the first in their order.
+    If calls have failed, the error of the first of them, in their order, is raised.
     """
     if not calls:
         return

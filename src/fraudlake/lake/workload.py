@@ -1,4 +1,4 @@
-"""Workload: landed files, bronze's commits and checkpoints become the number of rows that streams have to read."""
+"""Workload: estimates how many rows streams have to read, from landed files, bronze's commits and checkpoints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _ROW_BYTES = 20
-"""A row of Flink's four fields in a parquet file, about."""
+"""Approximate bytes of a row with Flink's four fields in a parquet file."""
 _BRIEF = 1_000_000
 _BRIEF_STEPS = {"detect": 5_000_000, "aggregate": 4_000_000}
 """Rows up to which Java's second compiler does not pay off; the limit of other steps is :data:`_BRIEF`.
@@ -38,7 +38,8 @@ def is_brief(lake: LocalLake, steps: Collection[str]) -> bool:
 def unread_rows(lake: LocalLake, steps: Collection[str]) -> float:
     """Estimate how many rows the streams of some steps have to read, without Spark; infinite if that is unknown.
 
-    A stream has read what was in bronze when its latest micro-batch began. A stream that has not begun reads all.
+    A stream counts as having read all rows that were in bronze when its latest micro-batch began. A new stream reads
+    all rows.
     """
     if not steps or ("ingest" in steps and lake.settings.source != "files"):
         return math.inf
@@ -53,7 +54,7 @@ def unread_rows(lake: LocalLake, steps: Collection[str]) -> float:
 
 
 def _followed_since(lake: LocalLake, first: GroupAggregate, *others: GroupAggregate) -> datetime:
-    """Return when the latest micro-batch began that all aggregates of a stream have; one that is new needs all rows."""
+    """Return when a stream's latest micro-batch began; a time before all rows if one of its aggregates is new."""
     checkpoint = lake.checkpoint(first.step)
     has_all = {aggregate.table.name for aggregate in others} <= {*checkpoint.also_writes}
     return (checkpoint.last_batch_at() if has_all else None) or _NEVER

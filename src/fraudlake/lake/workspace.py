@@ -59,7 +59,7 @@ class WorkspaceLake(Lake):
         self.replays = settings.checkpoints_path / "replays"
         self.session = spark or self._start()
         self._use()
-        # Each question to the workspace takes a tenth of a second or more.
+        # Each request to the workspace takes a tenth of a second or more.
         rows = self.session.sql(f"SHOW TABLES IN {self._schema}").collect()
         self._there = there = {row["tableName"] for row in rows}
         lacking = [table for table in contents.TABLES if table.name not in there]
@@ -75,7 +75,7 @@ class WorkspaceLake(Lake):
         for view in () if must_exist else contents.VIEWS:
             self._complete(view)
         for table in contents.TABLES:
-            if self.table(table) != table:  # a declared column may be there with another type
+            if self.table(table) != table:  # a declared column may exist with another type
                 self.name_of(table)
 
     def _start(self) -> SparkSession:
@@ -121,7 +121,7 @@ class WorkspaceLake(Lake):
             self._make_view(view)
 
     def _text_of(self, view: tables.View) -> str:
-        """Return the SQL of a view in the catalog; nothing if there is none."""
+        """Return the SQL of a view in the catalog; empty if the view does not exist."""
         if view.name not in self._there:
             return ""
         rows = self.session.sql(f"DESCRIBE TABLE EXTENDED {self._full_name(view)}").collect()
@@ -129,7 +129,7 @@ class WorkspaceLake(Lake):
         return described.get("View Text", "")
 
     def has(self, table: tables.Table) -> bool:
-        """Return whether a table is there."""
+        """Return whether a table exists."""
         return table.name in self._there
 
     def schema_of(self, table: tables.Table) -> StructType:
@@ -161,16 +161,16 @@ class WorkspaceLake(Lake):
         return int(self.session.sql(f"DESCRIBE HISTORY {self.name_of(table)} LIMIT 1").collect()[0]["version"])
 
     def file_retention(self, table: tables.Table) -> timedelta:
-        """Return how long files stay that have left a table: VACUUM removes them then.
+        """Return how long VACUUM keeps the files that have left a table.
 
-        Predictive optimization runs VACUUM by itself, by the table's property, whatever a stream has still to read. So
-        tables that streams read keep files as long as Delta keeps its log, which a stream needs, too.
+        Predictive optimization runs VACUUM by itself, by the table's property, even if a stream has still to read a
+        file. So tables that streams read keep files as long as their log, which streams need, too.
         """
         kept = self.settings.retention
         return max(kept, _LOG_KEPT) if table.name in tables.STREAMED else kept
 
     def session_for_files(self, table: tables.Table, size: int) -> SparkSession:
-        """Set the size of files, in bytes, that OPTIMIZE aims at in a table; return the session.
+        """Set the size, in bytes, that OPTIMIZE gives the files of a table; return the session.
 
         It is a table property, because serverless compute does not allow the session's setting.
         """
@@ -181,7 +181,7 @@ class WorkspaceLake(Lake):
 
     @contextlib.contextmanager
     def exclusive(self, step: str) -> Iterator[None]:
-        """Take no lock: there is none that works across clusters.
+        """Take no lock, since no lock works across clusters.
 
         Each of the bundle's jobs has one run at a time (``max_concurrent_runs: 1``). If two runs overlap anyway,
         Spark lets only one of them commit a micro-batch to a checkpoint, and Delta appends each micro-batch once.

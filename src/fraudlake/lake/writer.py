@@ -1,4 +1,4 @@
-"""Writer: rows become one commit to a table. Spark writes in a workspace, and delta-rs on a laptop where it can."""
+"""Writer: writes rows in one commit. Spark writes in a workspace; on a laptop delta-rs does, if it can."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Mode = Literal["append", "overwrite"]
 
 
 class Writer(ABC):
-    """Writes one table. Both implementations record transactions and metadata alike, so a stream may change writers."""
+    """Writes one table. Both implementations record transactions and metadata alike, so a stream may switch writers."""
 
     rewrites_partitions: ClassVar[bool]
     """Whether :meth:`rewrite` chooses among all files of the partitions, in a commit that takes seconds."""
@@ -38,9 +38,9 @@ class Writer(ABC):
 
         Args:
             rows: the columns of :meth:`Lake.table`, or what ``compute`` turns into them; further columns become null.
-            transaction: who appends, and which micro-batch.
+            transaction: the id of the stream that appends, and its micro-batch.
             compute: turns Arrow batches of ``rows`` into batches of the table's schema, in Spark's tasks.
-            metadata: a text that the commit carries; :meth:`Lake.history` gives it back.
+            metadata: a text for the commit; :meth:`Lake.history` returns it.
         """
 
     @abstractmethod
@@ -51,7 +51,7 @@ class Writer(ABC):
         transaction: Transaction | None = None,
         metadata: str | None = None,
     ) -> None:
-        """Append Arrow rows, or overwrite the table with them; in one commit, or none, as :meth:`append`."""
+        """Append Arrow rows, or overwrite the table with them, in at most one commit, as :meth:`append` does."""
 
     @abstractmethod
     def merge_rows(self, changes: pa.Table, keys: tuple[str, ...]) -> None:
@@ -73,7 +73,7 @@ class Writer(ABC):
 
         Args:
             files: the files to rewrite; all of their partitions, if they are clustered.
-            by: the columns to cluster by; none: only compact.
+            by: the columns to cluster by; if empty, files are only compacted.
             size: approximate size of the new files, in bytes.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Activity: a lake's checkpoints and commits become what its streams do now, without Spark on a laptop."""
+"""Activity: shows what a lake's streams do now, from checkpoints and commits; on a laptop without Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INGESTED = {
     "ingest_kafka": tables.BRONZE_TRANSACTIONS,
     "ingest_fast_alerts": tables.BRONZE_FAST_ALERTS,
 }
-"""The tables that streams fill which read no table."""
+"""The tables that streams from files and topics write."""
 
 _BY_NAME = {table.name: table for table in contents.TABLES}
 _SHOWN = ("alert_id", "rule", "account_id", "amount", "explanation", "timestamp", "detected_at")
@@ -44,17 +44,17 @@ class StreamActivity:
     seconds: float | None = None
     """How long it took."""
     running_since: datetime | None = None
-    """When the micro-batch began that is not committed (UTC): it is in progress, or was cut."""
+    """When its uncommitted micro-batch began (UTC), which is in progress or was cut."""
     rate: float | None = None
-    """Rows a second that it has read in :data:`WINDOW`; None if the lake does not say."""
+    """Rows per second that it has read in :data:`WINDOW`; None if they are not recorded."""
     unread_commits: int = 0
     """Commits with rows that it has still to read."""
     unread_rows: int | None = 0
-    """Their rows; None if they are not recorded. Of ``ingest``, the rows of landed files that it has not read."""
+    """Rows of these commits; None if they are not recorded. For ``ingest``, rows of landed files that are unread."""
     unread_since: datetime | None = None
     """Time of the first of these commits (UTC)."""
     unread_files: int = 0
-    """Of ``ingest``, the landed files that it has not read."""
+    """For ``ingest``, the number of landed files that are unread."""
 
 
 @dataclass(frozen=True)
@@ -64,21 +64,21 @@ class Activity:
     at: datetime
     streams: list[StreamActivity]
     alerts: list[dict[str, Any]]
-    """The alerts that were raised last, the latest first: ``alert_id, rule, account_id, amount, explanation,
-    timestamp, detected_at``."""
+    """The latest alerts, the latest first: ``alert_id, rule, account_id, amount, explanation, timestamp,
+    detected_at``."""
 
 
 class Watcher:
-    """Looks at a lake again and again, and reads only what has changed since."""
+    """Looks at a lake repeatedly, and reads only the changes since the last time."""
 
     def __init__(self, lake: Lake, alerts: int) -> None:
-        """Watch a lake and its latest so many alerts."""
+        """Watch a lake, and show at most ``alerts`` of its alerts."""
         self._lake, self._limit = lake, alerts
         self._histories: dict[str, tuple[int, list[Commit]]] = {}
         self._alerts: tuple[int, list[dict[str, Any]]] = (-1, [])
 
     def look(self, now: datetime) -> Activity:
-        """Return what the lake does at a time (UTC), which is now."""
+        """Return the lake's activity; ``now`` is the current time (UTC)."""
         begun = [file.parent.name for file in sorted(self._lake.checkpoints.glob("*/offsets"))]
         return Activity(now, [self._of(self._lake.checkpoint(step), now) for step in begun], self._latest_alerts())
 
@@ -106,7 +106,7 @@ class Watcher:
         )
 
     def _read(self, checkpoint: Checkpoint, done: list[Batch], since: datetime) -> int | None:
-        """Count the rows of the tables' commits that micro-batches since a time have read; None if it is unknown."""
+        """Count the rows that micro-batches since a time have read, by the tables' commits; None if unknown."""
         recent = [batch for batch in done if batch.committed_at and batch.committed_at >= since]
         before = done[len(recent)].read_to if len(done) > len(recent) else {}
         commits = [
@@ -123,7 +123,7 @@ class Watcher:
         return [commit for table, version in unread for commit in new_rows(self._history(table), version)]
 
     def _tables_of(self, checkpoint: Checkpoint, versions: Mapping[str, int]) -> Iterator[tuple[Table, int]]:
-        """Yield the tables that a stream reads, each with its version of those by id."""
+        """Yield the tables that a stream reads, each with its version; ``versions`` has them by the table's id."""
         for name, id_ in checkpoint.reads.items():
             if id_ in versions and name in _BY_NAME:
                 yield _BY_NAME[name], versions[id_]
@@ -145,7 +145,7 @@ class Watcher:
 
 
 def _batches(checkpoint: Checkpoint, since: datetime) -> tuple[Batch | None, list[Batch]]:
-    """Return the micro-batch that is not committed, and those since a time and the one before, the latest first."""
+    """Return the uncommitted micro-batch, and those committed since a time and the one before, the latest first."""
     pending, done = None, []
     for batch in checkpoint.latest_batches():
         if batch.committed_at is None:
@@ -158,6 +158,6 @@ def _batches(checkpoint: Checkpoint, since: datetime) -> tuple[Batch | None, lis
 
 
 def _rows(commits: list[Commit]) -> int | None:
-    """Add up the rows of commits; None if one does not say."""
+    """Add up the rows of commits; None if a commit does not record them."""
     rows = [commit.rows for commit in commits]
     return None if None in rows else sum(row or 0 for row in rows)

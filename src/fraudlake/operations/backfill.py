@@ -1,4 +1,4 @@
-"""Backfill: the transactions of a range of days are scored again, under one version of the model."""
+"""Backfill: scores the transactions of a range of days again, under one version of the model."""
 
 from __future__ import annotations
 

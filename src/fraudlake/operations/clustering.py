@@ -1,7 +1,7 @@
-"""Clustering: the files of a table and what was clustered before become the files that are worth rewriting.
+"""Clustering: chooses the files of a table that are worth rewriting, given those that were clustered before.
 
-The work is in proportion to what has changed. A day's new files are small: they are compacted, without its clustered
-files. Clustering rewrites a day as a whole, so it is clustered once it is complete or has grown by a share.
+The work is proportional to the changes. A day's new files are small, and are compacted without its clustered files.
+Clustering rewrites a whole day, so a day is clustered once it is complete or has grown by a share.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Clustered:
     def of(cls, history: list[Commit]) -> Clustered:
         """Read a table's history.
 
-        Delta removes old commits. If later ones have clustered the table, what is older counts as clustered. A restore
-        may bring back files from before a clustering, so only later ones count.
+        Delta removes old commits. If a later commit has clustered the table, files older than the log count as
+        clustered. A restore may bring back files from before a clustering, so only clusterings after it count.
         """
         restored = max((commit.version for commit in history if commit.operation == "RESTORE"), default=-1)
         clustering = [commit for commit in history if commit.is_clustered and commit.version > restored]
@@ -59,7 +59,7 @@ class Clustering:
 
     @classmethod
     def of(cls, settings: Settings, size: int) -> Clustering:
-        """Return what the settings say of a table with files of a size."""
+        """Return the clustering that the settings give a table with files of a size."""
         return cls(size, settings.cluster_growth, settings.max_out_of_orderness)
 
     def due(self, files: Iterable[DataFile], clustered: Clustered, now: datetime) -> list[list[DataFile]]:
@@ -73,12 +73,12 @@ class Clustering:
         new = sum(file.size for file in group if file.millis > last)
         total = sum(file.size for file in group)
         if not new or total <= self.size:
-            # In one file there is nothing to skip.
+            # Data skipping gains nothing within a single file.
             return False
         return new >= self.growth * (total - new) or self._is_complete_since(last, day, newest, now)
 
     def _is_complete_since(self, last: int, day: date | None, newest: date | None, now: datetime) -> bool:
-        """Return whether a day has become complete since it was last clustered: rows of a later one are there."""
+        """Return whether a day has become complete since it was last clustered: a later day has rows."""
         if day is None or newest is None or day >= newest:
             return False
         end = datetime.combine(day, time(), UTC) + timedelta(days=1) + self.lateness
@@ -86,13 +86,13 @@ class Clustering:
 
 
 def compactable(files: Iterable[DataFile], clustered: Clustered, size: int) -> list[DataFile]:
-    """Return the files that are worth compacting, within their partitions; clustered ones stay as they are."""
+    """Return the files that are worth compacting within their partitions; clustered files are left alone."""
     new = [file for file in files if file.millis > clustered.millis(file)]
     return [file for group in by_partition(new) for file in small(group, size)]
 
 
 def portions(groups: list[list[DataFile]], size: float) -> list[list[DataFile]]:
-    """Return groups of files as lists of about so many bytes; no group is divided."""
+    """Join groups of files to lists of about ``size`` bytes; no group is divided."""
     divided: list[list[DataFile]] = []
     filled = size
     for group in groups:

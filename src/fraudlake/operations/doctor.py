@@ -1,4 +1,4 @@
-"""Doctor: this machine, the settings and the lake become a finding each, with the remedy if something is wrong."""
+"""Doctor: examines this machine, the settings and the lake, and reports the remedy if something is wrong."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 _FREE = 2 * 2**30
-"""Bytes that should be free where the lake is: a step fails without space, and commits nothing of its micro-batch."""
+"""Bytes that should be free on the lake's disk: without space a step fails, and does not commit its micro-batch."""
 _OTHERS = 2 * 2**30
-"""Bytes that Python and the machine need, besides the memory of Spark's process."""
+"""Bytes that Python and the machine need in addition to Spark's process."""
 _WAIT = 0.5
-"""Seconds within which a broker must take a connection."""
+"""Seconds within which a broker must accept a connection."""
 _CONTAINER = Path("/sys/fs/cgroup/memory.max")
 _UNITS = {"m": 2**20, "g": 2**30}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was looked at, whether it is right, what was seen, and the remedy if it is not.
+    """The result of a check: its subject, whether it passed, what was seen, and the remedy if it failed.
 
-    ``matters`` is false if commands work all the same.
+    ``matters`` is false if commands work nevertheless.
     """
 
     what: str
@@ -57,7 +57,7 @@ def examine(load: Callable[[], Settings]) -> Iterator[Finding]:
     Starts no Java but ``java -version``, downloads nothing and writes nothing.
 
     Args:
-        load: loads the settings. If they are wrong, what depends on them is left out.
+        load: loads the settings. If they are wrong, the checks that depend on them are skipped.
     """
     yield Finding("Python", True, f"{platform.python_version()} in {sys.executable}")
     yield _packages()
@@ -76,7 +76,7 @@ def examine(load: Callable[[], Settings]) -> Iterator[Finding]:
 
 
 def _asked(what: str, ask: Callable[[], str]) -> Finding:
-    """Return the finding of a function whose error has the remedy after its last colon."""
+    """Return the finding of a function whose error message ends with a colon and the remedy."""
     try:
         return Finding(what, True, ask())
     except FraudlakeError as error:

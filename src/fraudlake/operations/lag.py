@@ -1,4 +1,4 @@
-"""Lag: the commits of a table that the steps which read it have not read yet."""
+"""Lag: the commits of a table that each step has still to read."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def command_of(step: str) -> str:
 
 
 def expiring(lake: Lake, table: tables.Table, unread: dict[str, list[Commit]]) -> dict[str, datetime]:
-    """Return the steps that have still to read commits whose files VACUUM may remove, with the oldest commit's time.
+    """Return the steps with unread commits whose files VACUUM may remove, with the oldest commit's time.
 
     Args:
         lake: the lake.
         table: the table.
-        unread: what :func:`unread` returns for it.
+        unread: its unread commits, as :func:`unread` returns them.
     """
     oldest = datetime.now(UTC) - lake.file_retention(table)
     behind = {step: min(commit.at for commit in commits) for step, commits in unread.items()}
@@ -43,12 +43,12 @@ def expiring(lake: Lake, table: tables.Table, unread: dict[str, list[Commit]]) -
 
 
 def unread(lake: Lake, table: tables.Table, identity: str | None = None) -> dict[str, list[Commit]]:
-    """Return the commits with new rows that a step has still to read, by step; only of steps that have begun.
+    """Return the unread commits with new rows by step, for steps that have begun.
 
     Args:
         lake: the lake.
         table: the table.
-        identity: its identity, if it is known: in a workspace, identity and history are a query each.
+        identity: its id, if it is known: in a workspace, id and history take a query each.
     """
     checkpoints = [lake.checkpoint(folder.name) for folder in sorted(lake.checkpoints.glob("*"))]
     versions = {one.step: one.unread_versions() for one in checkpoints if table.name in one.reads}

@@ -23,7 +23,7 @@ _VALUES = (*tables.PAYLOAD, "_rescued_data", "_ingested_at")
 
 @dataclass(frozen=True)
 class Taken:
-    """The commit that brought a row into a table.
+    """The commit that added a row to a table.
 
     ``is_first`` is false if an earlier version may have had the row and cannot be read any more: VACUUM has removed
     its files, or Delta its log.
@@ -36,7 +36,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Origin:
-    """A transaction of an alert, and the row of bronze that it was made from; empty if the table lacks it."""
+    """A transaction of an alert, and its row of bronze; each is empty if its table lacks it."""
 
     variable: str
     """The rule's name for it."""
@@ -44,10 +44,10 @@ class Origin:
     landed: dict[str, Any]
     """``file, path, row``, or ``topic, partition, offset``."""
     values: dict[str, Any]
-    """The landed values, by the names of bronze, and ``_ingested_at``."""
+    """The landed values by bronze's column names, and ``_ingested_at``."""
     taken: dict[str, Taken | None] = field(default_factory=dict)
-    """The commits of the transaction in ``silver`` and of the row in ``bronze``; None if no version that can be read
-    holds the row."""
+    """The commits that added the transaction to ``silver`` and the row to ``bronze``; None if no readable version has
+    it."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _commits(lake: Lake, transaction: dict[str, Any]) -> dict[str, Taken | None]
 
 
 def origins(lake: Lake, alerts: list[dict[str, Any]]) -> list[list[Origin]]:
-    """Return the transactions of each alert, with the rows that they were made from."""
+    """Return the transactions of each alert, with their rows of bronze."""
     found = [evidence.of_alert(alert) for alert in alerts]
     ids = sorted({part["transaction_id"] for parts in found for part in parts})
     days = sorted({part["timestamp"].date() for parts in found for part in parts})
@@ -129,7 +129,7 @@ def origins(lake: Lake, alerts: list[dict[str, Any]]) -> list[list[Origin]]:
 
 
 def _landed(lake: Lake, positions: list[tuple[str, int]]) -> dict[tuple[str | None, int | None], dict[str, Any]]:
-    """Return rows of bronze by their source position, with ``path``, the full path of their file; no nulls."""
+    """Return rows of bronze by their source position, without nulls; ``path`` is the full path of their file."""
     if not positions:
         return {}
     rows = lake.query(
@@ -152,7 +152,7 @@ def _landed(lake: Lake, positions: list[tuple[str, int]]) -> dict[tuple[str | No
 
 
 def _taken(lake: Lake, table: Table, condition: str) -> Taken | None:
-    """Search the table's versions for the first one that holds a row; a row that came stays."""
+    """Find the first version of a table that has a row, by binary search, since rows stay."""
     commits = sorted(row_changes(lake.history(table), 0), key=lambda commit: commit.version)
     low, high, is_readable = 0, len(commits), True
     while low < high:
@@ -168,7 +168,7 @@ def _taken(lake: Lake, table: Table, condition: str) -> Taken | None:
 
 
 def _has(lake: Lake, table: Table, condition: str, version: int) -> bool | None:
-    """Return whether a version has a row; None if it cannot be read any more."""
+    """Return whether a version has a row; None if the version can no longer be read."""
     try:
         return bool(lake.count(table, condition, version))
     except Exception:  # by delta-rs, DataFusion or Spark, each its own
@@ -176,7 +176,7 @@ def _has(lake: Lake, table: Table, condition: str, version: int) -> bool | None:
 
 
 def _rule(lake: Lake, name: str, number: int | None) -> dict[str, Any]:
-    """Return a rule as it was when it raised the alert; alerts from before there were versions have the first one."""
+    """Return the version of a rule that raised an alert; by default the first, for alerts older than versions."""
     rules = rule_table.read(lake)
     if name not in rules.names:
         return {"name": name}

@@ -1,9 +1,9 @@
-"""Maintenance: the files of changed tables become fewer and clustered, and files that no table uses are removed.
+"""Maintenance: compacts and clusters the files of changed tables, and removes files that no table uses.
 
 Maintenance may run while the streams run. OPTIMIZE changes no row, so streams skip its commits; if it conflicts with
 a write, one of the two is repeated (``conflict.retried``). VACUUM removes a file some time
-(``Lake.file_retention``) after it left its table. If a stream is further behind than that, it may still have to read
-the file, so the table is not cleaned.
+(``Lake.file_retention``) after it left its table. If a stream lags further than that, it may still have to read the
+file, so the table is not cleaned.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     from fraudlake.lake.data_file import DataFile
 
 SAFE_RETENTION = timedelta(days=7)
-"""Delta's recommended minimum. A file that is still being written is in no commit, so VACUUM takes it for unused."""
+"""Delta's recommended minimum: VACUUM takes a file that is still being written for unused, as no commit has it."""
 
 _LARGE = 128 << 20
 _TABLES_AT_ONCE = 4
 _PORTION = 32 << 20
-"""Bytes that are rewritten in one commit, if a commit costs little."""
+"""Bytes that are rewritten in one commit, if commits are cheap."""
 _RETENTION = "delta.deletedFileRetentionDuration"
 
 
 @dataclass(frozen=True)
 class Vacuumed:
-    """Names of the tables that were cleaned, and for each skipped table the steps that are too far behind.
+    """Names of the tables that were cleaned, and for each skipped table the steps that lag too far.
 
-    ``in_doubt`` are the tables of which no file was removed, since the clock may be ahead.
+    ``in_doubt`` are the tables that were not cleaned, since the clock may be ahead.
     """
 
     tables: list[str]
@@ -59,7 +59,7 @@ def optimize(
     report: Callable[[int, int], None] = lambda done, total: None,
     histories: Mapping[str, list[Commit]] = MappingProxyType({}),
 ) -> list[str]:
-    """Compact each table's new small files, and cluster the days that are due, some tables at once.
+    """Compact each table's new small files, and cluster the days that are due, several tables at once.
 
     Tables that are read by account get files of about ``target_file_size``, so that queries can skip files by each
     column's minimum and maximum. An account's rows are clustered within a partition (:class:`Clustering`); a liquid
@@ -67,8 +67,8 @@ def optimize(
 
     Args:
         lake: the lake.
-        report: called with the number of tables that are done, and of all tables.
-        histories: those that are known, by name; a table that had not changed by then waits for the next time.
+        report: called with the number of tables that are done, and the number of all tables.
+        histories: known histories by table name; a table without changes in its known history is skipped this time.
 
     Returns:
         The names of the tables that were rewritten.
@@ -87,7 +87,7 @@ def optimize(
             report(done, len(running))
     finally:
         stopping.set()
-        # A query of Spark is not waited for: it ends with Java.
+        # Do not wait for Spark's queries: they end with Java.
         pool.shutdown(wait=False, cancel_futures=True)
     failed = {table.name: error for future, table in running.items() if (error := future.exception()) is not None}
     if failed:
@@ -97,7 +97,7 @@ def optimize(
 
 
 def _optimize(lake: Lake, table: tables.Table, known: list[Commit] | None, stopping: threading.Event) -> bool:
-    """Rewrite what is due of a table, portion by portion; return whether anything was."""
+    """Rewrite the files of a table that are due, in portions; return whether there were any."""
     is_whole, rewritten = lake.writer(table).rewrites_partitions, False
     # In a workspace a history is a query.
     if is_whole and known is not None and not _has_changed(known, table):
@@ -113,7 +113,7 @@ def _optimize(lake: Lake, table: tables.Table, known: list[Commit] | None, stopp
             rewritten = True
 
     while not stopping.is_set():
-        # Another process that optimizes the table is waited for, and has then left nothing to do.
+        # Wait for another process that optimizes the table; it will leave nothing to do.
         with suppress(TimeoutError):
             alone = lake.without_compaction(table, wait=1)
             break
@@ -133,7 +133,7 @@ def _due(lake: Lake, table: tables.Table, size: int) -> list[tuple[list[DataFile
     if detail.is_compact and (detail.clustering_columns or not table.zorder):
         return []
     if detail.clustering_columns:
-        return [([], ())]  # Delta knows what is new
+        return [([], ())]  # Delta itself finds the new files
     files, clustered, clustering = lake.files(table), Clustered.of(history), Clustering.of(lake.settings, size)
     due = clustering.due(files, clustered, datetime.now(UTC)) if table.zorder else []
     left = {file.day for file in files} - {group[0].day for group in due}
@@ -150,7 +150,7 @@ def _due(lake: Lake, table: tables.Table, size: int) -> list[tuple[list[DataFile
 def _has_changed(history: list[Commit], table: tables.Table) -> bool:
     """Return whether rows of a table have changed since it was last optimized in one commit."""
     optimizations = [commit for commit in history if commit.operation == "OPTIMIZE" and not commit.is_auto_compaction]
-    # Predictive optimization of Databricks compacts, and leaves ZORDER to others.
+    # Databricks' predictive optimization compacts without ZORDER.
     complete = [commit.version for commit in optimizations if commit.is_clustered or not table.zorder]
     return bool(row_changes(history, max(complete, default=-1) + 1))
 
@@ -169,15 +169,15 @@ def require_safe(retention: timedelta, allow_short: bool) -> None:
 
 
 def vacuum(lake: Lake) -> Vacuumed:
-    """Remove files that left their table longer ago than it keeps them, and old files that are in no commit.
+    """Remove files that left their table longer ago than its retention, and old files that are in no commit.
 
-    A table that is younger than that has none. If the clock may be ahead, no file is removed.
+    A table younger than its retention has no such files. If the clock may be ahead, no file is removed.
     """
     vacuumed = Vacuumed([], {}, [])
     is_in_doubt = machine_clock.is_in_doubt(lake)
     for table in contents.TABLES:
         retention, detail = lake.file_retention(table), lake.detail(table)
-        # In a younger table nothing has expired: to look for it is a query or two of Spark in a workspace.
+        # In a younger table nothing has expired; checking would cost one or two queries in a workspace.
         unread = {} if _is_younger(detail, retention) else lag.unread(lake, table, detail.id)
         behind = list(lag.expiring(lake, table, unread))
         if behind:
@@ -193,7 +193,7 @@ def vacuum(lake: Lake) -> Vacuumed:
 
 
 def purge(lake: Lake, table: tables.Table) -> None:
-    """Remove all files but those of the table's present version, and deleted rows from these. No stream may run."""
+    """Remove all files except the present version's, and deleted rows from these. No stream may run."""
     conflict.retried(lambda: lake.session.sql(f"REORG TABLE {lake.name_of(table)} APPLY (PURGE)"))
     conflict.retried(lambda: _vacuum(lake, table, lake.detail(table), timedelta(0)))
     _set_retention(lake, table, lake.detail(table), lake.file_retention(table))
@@ -202,7 +202,7 @@ def purge(lake: Lake, table: tables.Table) -> None:
 def _vacuum(lake: Lake, table: tables.Table, detail: Detail, retention: timedelta) -> None:
     # Some versions of Delta silently ignore `VACUUM ... RETAIN` (seen in 4.4). All of them respect the property.
     _set_retention(lake, table, detail, retention)
-    # VACUUM would look for files in any case, which takes seconds a table.
+    # VACUUM lists a table's files in any case, which takes seconds per table.
     if _has_unused_files(lake, table, detail, retention):
         lake.session.sql(f"VACUUM {lake.name_of(table)}")
 

@@ -1,9 +1,9 @@
-"""Rebuild: days of silver, quarantine, alerts and gold are computed again from bronze, compared, and put in place.
+"""Rebuild: recomputes days of silver, quarantine, alerts and gold from bronze, compares them, and replaces them.
 
 The days are computed outside of the tables, as files in a folder of the lake's replays. Each table that differs then
-gets them in one commit, which streams skip, and the aggregates follow. What is put in place depends only on bronze, on
-the rows of other days and on the settings, so a rebuild that was cut is repeated. A file says which one it was and at
-which versions the tables were before it: the aggregates follow all that has changed since then.
+gets them in one commit, which streams skip, and the aggregates are updated. The new rows depend only on bronze, on the
+rows of other days and on the settings, so an interrupted rebuild can be repeated. A file records its days and the
+versions of the tables before it: the aggregates are updated for all changes since then.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FOLDER = "days-"
 """Prefix of the folders in which replays compute."""
 _NOT_COMPARED: dict[str, tuple[str, ...]] = {
     _QUARANTINE.name: ("quarantined_at",),
-    # The explanation has these values, too; in older rows it is the only place.
+    # The explanation has these values, too; older rows have them only there.
     _ALERTS.name: (
         "detected_at",
         "kind",
@@ -61,7 +61,7 @@ _NOT_COMPARED: dict[str, tuple[str, ...]] = {
         "entity_key",
     ),
 }
-"""Columns that may differ between a row and the same row computed again, by table."""
+"""Columns, by table, that may differ between a row and the same row recomputed."""
 _NOT_COMPARED[_SUPPRESSED.name] = _NOT_COMPARED[_ALERTS.name]
 _ORDER = {_SILVER.name: "timestamp", _QUARANTINE.name: "dt"} | dict.fromkeys(
     (_ALERTS.name, _SUPPRESSED.name), "timestamp"
@@ -70,7 +70,7 @@ _ORDER = {_SILVER.name: "timestamp", _QUARANTINE.name: "dt"} | dict.fromkeys(
 
 @dataclass(frozen=True)
 class Changes:
-    """Differences between the rows of the days and the recomputed ones, with the first samples of each kind."""
+    """Numbers of rows that differ between a table and the recomputed days, with samples."""
 
     added: int
     gone: int
@@ -98,7 +98,7 @@ class Rebuilt:
 
 @dataclass(frozen=True)
 class _Days:
-    """The days of a rebuild, and how far the live rules look beyond them, by their names; None: any distance."""
+    """The days of a rebuild, and how far each live rule looks back, by its name; None is any distance."""
 
     first: date
     last: date
@@ -113,7 +113,7 @@ class _Days:
         return _shifted(datetime.combine(self.last, time(), UTC), timedelta(days=1))
 
     def hold(self, date: str) -> Column:
-        """Return whether a date, given in SQL, is one of the days; false for null."""
+        """Return the condition that a date, given in SQL, is one of the days; false for null."""
         return F.expr(f"coalesce({date} BETWEEN DATE'{self.first}' AND DATE'{self.last}', false)")
 
     @property
@@ -123,7 +123,7 @@ class _Days:
 
     @property
     def near(self) -> Column:
-        """Return whether the rules may look at a transaction."""
+        """Return the condition that the rules may need a transaction."""
         if None in self.reaches.values():
             return F.lit(True)
         low, high = _shifted(self.start, -self.reach), _shifted(self.end, self.reach)
@@ -131,11 +131,11 @@ class _Days:
         return days & F.col("timestamp").between(literals.instant(low), literals.instant(high))
 
     def touch(self, before: datetime | None) -> Column:
-        """Return whether an alert may depend on transactions of the days.
+        """Return the condition that an alert may depend on transactions of the days.
 
-        One of a small and a large transaction does if their time meets the days. One of another kind does if it
-        ends on them, or after them as far as its rule looks back. Alerts that end at ``before`` or later do not count:
-        they are left to the stream, whose state still holds transactions of then.
+        An alert on a small and a large transaction does if the time between them overlaps the days. One of another kind
+        does if it ends on the days, or after them by no more than its rule looks back. Alerts that end at ``before`` or
+        later are left to the stream, whose state still has transactions from then on.
         """
         low, high = (pick("timestamp", "small_timestamp") for pick in (F.least, F.greatest))
         is_pair = F.coalesce("kind", F.lit("small_then_large")) == "small_then_large"
@@ -153,7 +153,7 @@ class _Days:
 
 
 def _shifted(at: datetime, by: timedelta) -> datetime:
-    """Return a time so far from another one, as far as the calendar goes."""
+    """Add a duration to a time, within the calendar's limits."""
     try:
         return at + by
     except OverflowError:
@@ -161,21 +161,21 @@ def _shifted(at: datetime, by: timedelta) -> datetime:
 
 
 def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt:
-    """Compute days of silver, quarantine, alerts and aggregates again from bronze, under present settings and rules.
+    """Recompute days of silver, quarantine, alerts and aggregates from bronze, under the present settings and rules.
 
-    The rules take the transactions in event-time order, from as far before the days on as they look back. What
-    ``quarantine --replay`` moved to silver stays there. An alert that is the same keeps its row. Alerts that entries
-    of a list suppress are computed again in ``silver_suppressed_alerts``, if the lake has entries.
+    The rules evaluate transactions in event-time order, beginning as far before the days as they look back. Rows that
+    ``quarantine --replay`` moved to silver stay there. Unchanged alerts retain their rows. If the lake has list
+    entries, the alerts that they suppress are recomputed in ``silver_suppressed_alerts``.
 
     Args:
         lake: the lake; with ``apply`` no step may run.
         first: the first day (UTC).
         last: the last day, included.
-        apply: put the days in place, in one commit a table; otherwise nothing is changed.
+        apply: replace the days, in one commit per table; otherwise nothing is changed.
 
     Raises:
-        UsageError: the range is empty, or rows of it have left by ``row_retention``.
-        FraudlakeError: a step runs, was cut or is behind, or another rebuild was cut.
+        UsageError: the range is empty, or ``row_retention`` has removed rows that it needs.
+        FraudlakeError: a step runs, was cut or lags, or another rebuild was cut.
     """
     if last < first:
         raise UsageError(f"--to {last} is before --from {first}")
@@ -206,7 +206,7 @@ def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt
 
 
 def _cut_versions(lake: Lake, days: _Days, apply: bool) -> dict[str, int]:
-    """Return the versions before a rebuild of the same days that was cut; none if there was none."""
+    """Return the tables' versions before an interrupted rebuild of the same days; empty if there was none."""
     note = RebuildNote.of(lake)
     if note is None:
         return {}
@@ -287,7 +287,7 @@ def _computed(lake: Lake, days: _Days, rules: RuleSet) -> Iterator[tuple[dict[Ta
 
 
 def _remove_left_behind(lake: Lake) -> None:
-    """Remove folders of killed replays; one that is older than ``max_idle`` belongs to none that runs."""
+    """Remove the folders of killed replays: a folder older than ``max_idle`` is not in use."""
     end = datetime.now(UTC) - lake.settings.longest_idle
     folders = lake.replays.glob(f"{_FOLDER}*")
     old = [folder for folder in folders if datetime.fromtimestamp(folder.stat().st_mtime, UTC) < end]
@@ -303,13 +303,13 @@ def _watermark(lake: Lake) -> int | None:
 
 
 def _detected_before(lake: Lake) -> datetime | None:
-    """Return the watermark in event-time order: the detector's state still holds transactions from then on."""
+    """Return the watermark in event-time order; the detector's state still has transactions from then on."""
     watermark = _watermark(lake)
     return None if watermark is None else datetime.fromtimestamp(watermark / 1_000_000, UTC)
 
 
 def _evaluated_before(lake: Lake) -> int:
-    """Return a time, microseconds, before which no further transaction of an alert comes: as the stream takes it."""
+    """Return the time, in microseconds, up to which the stream takes transactions as complete."""
     watermark = _watermark(lake)
     if watermark is not None:
         return watermark
@@ -324,7 +324,7 @@ def _refined(lake: Lake, days: _Days, present: DataFrame, quarantined: DataFrame
     bronze = lake.read(tables.BRONZE_TRANSACTIONS).where(days.hold("date"))
     bronze = bronze.withColumns({"source": silver.source(), "position": silver.position()})
     bronze = bronze.join(moved, on=_SOURCE_POSITION, how="left_anti")
-    # Of several rows with a producer's id, the one that came first stays: it is in silver.
+    # Of several rows with the same producer's id, the one in silver came first, and stays there.
     first = present.select(*_SOURCE_POSITION).distinct().withColumn("_came_first", F.lit(True))
     checked = silver.checked(bronze.join(first, on=_SOURCE_POSITION, how="left"), lake.settings)
     checked = checked.drop(*_SOURCE_POSITION)
@@ -346,7 +346,7 @@ def _refined(lake: Lake, days: _Days, present: DataFrame, quarantined: DataFrame
 
 
 def _with_present_rows(table: Table, alerts: DataFrame, present: DataFrame) -> DataFrame:
-    """Return the alerts; one that is there already keeps its row, with the time of its detection."""
+    """Return the alerts; those that the table has already retain their row, with its time of detection."""
     text = F.to_json(F.struct(*_compared(table, alerts))).alias("_compared")  # it can be joined on, with its nulls
     row = F.struct(*alerts.columns)
     known = present.select(text, row.alias("_present"))
@@ -373,7 +373,7 @@ def _changes(table: Table, present: DataFrame, computed: DataFrame) -> Changes:
 
 
 def _different(computed: DataFrame, present: DataFrame, columns: list[str]) -> DataFrame:
-    """Return the rows that one of the two has more often, with ``_more``: how many more are computed than present."""
+    """Return the rows that occur more often in one of the two; ``_more`` is computed less present occurrences."""
     both = computed.select(*columns, F.lit(1).alias("_more")).union(present.select(*columns, F.lit(-1).alias("_more")))
     return both.groupBy(*columns).agg(F.sum("_more").alias("_more")).where("_more != 0")
 

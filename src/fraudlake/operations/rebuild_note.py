@@ -1,4 +1,4 @@
-"""Rebuild note: a file says which days are being put in place, until they are."""
+"""Rebuild note: a file that names the days of a rebuild until it is finished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Restore: a table gets the rows of one of its earlier versions back."""
+"""Restore: brings back the rows of an earlier version of a table."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def restore(
 ) -> Restored:
     """Restore a table to an earlier version in one commit; the current version stays readable.
 
-    Streams that read the table continue after the commit: they read neither the rows that come back nor take back what
-    they made of those that leave. A stream that writes the table writes nothing again.
+    Streams that read the table continue after the commit: they do not read the rows that come back, and keep the
+    results of the rows that leave. A stream that writes the table does not repeat any rows.
 
     Args:
         lake: the lake.
         name: the table's name.
         version: the version; None takes ``timestamp``.
-        timestamp: a time (UTC): the version that the table had then.
+        timestamp: a time (UTC), for the version that the table had then.
         allow_streams: restore a table although a stream reads it.
 
     Raises:
@@ -77,10 +77,10 @@ def restore(
 
 
 def require_table(name: str) -> Table:
-    """Return the table of a name.
+    """Return the table with a name.
 
     Raises:
-        UsageError: there is none, or it is the ledger, whose entries say what bronze holds, or the lake's definition.
+        UsageError: there is no such table, or it is the ledger, which must agree with bronze, or the lake's definition.
     """
     by_name = {table.name: table for table in contents.TABLES}
     if name == tables.BRONZE_FILES.name:

@@ -1,9 +1,8 @@
-"""Retention of rows: rows older than a table's limit leave it, and are counted in ``gold_row_removals``.
+"""Retention of rows: removes rows older than a table's limit, and counts them in ``gold_row_removals``.
 
-The commit by which rows leave says so in its record. How many left is the difference between two versions, which is
-noted afterwards, once for each commit, by the table's identity and version. A process that is killed in between
-leaves a commit that is not noted: :func:`removed` counts it anyway, and the next :func:`remove_old_rows` notes
-it.
+The record of a commit says that it removed old rows. Their number is the difference between two versions; it is noted
+afterwards, once per commit, by the table's identity and version. If a process is killed in between, the commit is not
+noted: :func:`removed` counts it anyway, and the next :func:`remove_old_rows` notes it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 RETENTION, RESTORED = "row_retention", "restored"
-"""Content of the record of a commit: the first day whose rows stay, or the restored version."""
+"""Keys of a commit's record, with the first day whose rows stay, or with the restored version."""
 
 _OLD = {
     tables.BRONZE_TRANSACTIONS.name: "{date} OR (date IS NULL AND _ingested_at < {time})",
@@ -50,12 +49,13 @@ _OLD |= {
     for table in contents.TABLES
     if "date" in table.column_names and table.name not in (*_OLD, tables.SILVER_REVIEW_EVENTS.name)
 }
-"""When a row is old, by the name of each table that may have a limit. A row without a time has that of its arrival."""
+"""The condition that a row is old, by the name of each table that may have a limit. A row without a time has its
+time of arrival."""
 _ASIDE = {
     tables.BRONZE_TRANSACTIONS.name: "_topic IS NOT NULL",
     tables.SILVER_QUARANTINE.name: f"array_contains(reasons, '{quality_rules.LATE}')",
 }
-"""Rows that ``status`` sets against nothing: those of Kafka have no ledger, and late ones are in silver, too."""
+"""Rows that ``status`` counts separately: Kafka's are not in the ledger, and late ones are in silver, too."""
 
 Entry = dict[str, Any]
 """A row of ``gold_row_removals``."""
@@ -63,17 +63,17 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class Removed:
-    """Number of rows removed from each table, and of those from Kafka (bronze) and late ones (quarantine)."""
+    """Number of rows removed from each table, and how many of them came from Kafka (bronze) or late (quarantine)."""
 
     rows: Mapping[str, int]
     from_kafka_or_late: Mapping[str, int]
 
 
 def require_known(settings: Settings) -> None:
-    """Refuse a limit of a table that does not exist or that can have none.
+    """Refuse a limit for a table that does not exist or cannot have one.
 
     Raises:
-        UsageError: names the table, and the nearest one that can.
+        UsageError: the message names the table, and the nearest one that can have a limit.
     """
     for name in settings.row_retention:
         if name not in _OLD:
@@ -88,14 +88,14 @@ def require_known(settings: Settings) -> None:
 def remove_old_rows(lake: Lake, histories: dict[str, list[Commit]] | None = None) -> dict[str, int]:
     """Remove the rows that are older than the limits of the setting ``row_retention``; streams may continue.
 
-    Warns of a feature that looks back further than that.
+    Warns of features that look back further than a limit.
 
     Args:
         lake: the lake.
-        histories: gets the history, by name, of each table of which it was asked and from which no row leaves.
+        histories: receives, by name, the histories that were read of tables that lose no rows.
 
     Returns:
-        How many rows have left now, by table; only of tables from which rows have just left.
+        How many rows were removed now, by table; tables that lost none are missing.
 
     Raises:
         UsageError: see :func:`require_known`.
@@ -118,7 +118,7 @@ def remove_old_rows(lake: Lake, histories: dict[str, list[Commit]] | None = None
 
 
 def _due(lake: Lake) -> dict[Table, date]:
-    """Return the tables with rows that are older than their limit by the clock, and the first day whose rows stay."""
+    """Return the tables with rows older than their limit, by the clock, and the first day whose rows stay."""
     now = datetime.now(UTC)
     limits = {table: lake.settings.row_retention.get(table.name) for table in contents.TABLES}
     first_days = {table: (now - limit).date() for table, limit in limits.items() if limit is not None}
@@ -126,12 +126,12 @@ def _due(lake: Lake) -> dict[Table, date]:
 
 
 def old_rows(table: Table, first_day: date) -> str:
-    """Return the condition in SQL, that of Spark and DataFusion, that a row is from before a day."""
+    """Return the SQL condition, for Spark and DataFusion, that a row is from before a day."""
     return _OLD[table.name].format(date=f"date < DATE '{first_day}'", time=f"TIMESTAMP '{first_day} 00:00:00Z'")
 
 
 def removed(lake: Lake) -> Removed:
-    """Count the rows that have left tables and have not come back, noted or not; on a laptop without Spark."""
+    """Count the rows that were removed and not restored, noted or not; on a laptop without Spark."""
     rows, aside = Counter[str](), Counter[str]()
     noted = _noted(lake)
     for table in contents.TABLES:
@@ -142,7 +142,7 @@ def removed(lake: Lake) -> Removed:
 
 
 def first_whole_day(lake: Lake, *names: str) -> date | None:
-    """Return the first day from which on no row has left any of some tables; None if none has left at all."""
+    """Return the first day from which on these tables have lost no row; None if they have lost none at all."""
     noted, days = _noted(lake), []
     for table in contents.TABLES:
         entries = [*_of(lake, table, noted), *_not_noted(lake, table, noted, {})] if table.name in names else []
@@ -163,7 +163,7 @@ def _of(lake: Lake, table: Table, noted: list[Entry]) -> list[Entry]:
 
 
 def _note(lake: Lake, among: Sequence[Table], histories: dict[str, list[Commit]]) -> list[Entry]:
-    """Note each commit of some tables that is not noted yet; in a workspace, each table is a query.
+    """Note the commits of some tables that are not noted yet; in a workspace, each table takes a query.
 
     Their histories are added to ``histories``.
     """
@@ -197,7 +197,7 @@ def _not_noted(lake: Lake, table: Table, noted: list[Entry], histories: dict[str
 
 
 def _entries(lake: Lake, table: Table, commit: Commit, before: list[Entry]) -> list[Entry]:
-    """Return the entry of a commit; none for a restore that brings no removed row back and takes none again."""
+    """Return the entry of a commit; empty for a restore that neither brings back nor removes old rows."""
     if RETENTION in commit.record:
         first_day: date | None = date.fromisoformat(commit.record[RETENTION])
         rows, aside = (

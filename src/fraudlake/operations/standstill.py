@@ -1,4 +1,4 @@
-"""Standstill: no step runs, and none was cut within a micro-batch, while an operator's command replaces rows."""
+"""Standstill: ensures that no step runs, or was cut in a micro-batch, while an operator's command replaces rows."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def standstill(lake: Lake) -> Iterator[None]:
-    """Hold every step that has begun, as far as the place allows.
+    """Lock every step that has begun, if the lake can.
 
-    The commits of a micro-batch that was cut have its transaction already. Repeated, it would not write again what was
-    replaced.
+    A micro-batch that was cut may have committed its transaction already. When it is repeated, it would not write again
+    the rows that were replaced.
 
     Raises:
         FraudlakeError: a step runs, or was cut within a micro-batch.

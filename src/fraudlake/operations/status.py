@@ -1,4 +1,4 @@
-"""Status: the lake's tables become counts by layer, whether they add up, and how detector and model do."""
+"""Status: counts rows by layer, checks that the counts add up, and reports on detector and model."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 
 _AFTER_TRAINING = ("precision_at_budget", "recall_at_budget", "area_under_pr", "card_precision", "card_recall")
-"""The figures of the model on days after its training: means of the days for which they are defined."""
+"""The model's figures on days after its training: means over the days for which they are defined."""
 _DELIVERING = {deliver.step_of(to) for to in DESTINATIONS}
 
 
 @dataclass(frozen=True)
 class Status:
-    """Where the rows are.
+    """Counts of the lake's rows, and the state of its steps, detector and model.
 
-    ``landed`` counts the rows of all finished files that were read or are there to be read, the rows that came from
-    Kafka, and ``kafka_lag``: the messages that are still to be read (None if the source is files).
-    ``kafka_missing_offsets`` counts the offsets between those rows that gave none.
+    ``landed`` counts the rows of all finished files, read or not, the rows that came from Kafka, and ``kafka_lag``: the
+    messages that are still to be read (None if the source is files). ``kafka_missing_offsets`` counts the offsets
+    between Kafka's rows that have no row.
     """
 
     lake: str
@@ -61,47 +61,47 @@ class Status:
     definition: dict[str, Any] = field(default_factory=dict)
     """The lake's definition: its columns, entities, features, delay of labels, order, buckets and clustering."""
     suppressed: Mapping[str, int] = field(default_factory=dict)
-    """Alerts that entries of a list suppress, by rule."""
+    """Alerts that list entries suppress, by rule."""
     late: int = 0
-    """Rows of ``quarantine`` that are in ``silver``, too: the detector came too late for them."""
+    """Rows of ``quarantine`` that are in ``silver``, too: they came too late for the detector."""
     removed: Mapping[str, int] = field(default_factory=dict)
-    """Rows that left tables by ``row_retention``, by table."""
+    """Rows that ``row_retention`` removed, by table."""
     removed_late: int = 0
-    """Of those that left ``quarantine``, late rows."""
+    """Late rows among those removed from ``quarantine``."""
     reasons: dict[str, int] = field(default_factory=dict)
     warnings: dict[str, int] = field(default_factory=dict)
     unread_files: int = 0
     cut_replays: int = 0
     cut_replay_of_days: str | None = None
-    """The command that finishes a replay of days that was cut."""
+    """The command that finishes an interrupted replay of days."""
     unfinished_removals: int = 0
-    """Accounts whose removal was cut, or left a trace."""
+    """Number of accounts whose removal was interrupted, or left a trace."""
     deliveries: dict[str, dict[str, int]] = field(default_factory=dict)
     """Number of alerts by outcome, by destination."""
     by_hand: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The latest ``version`` of a table of landed rows with which somebody removed rows by SQL: its ``operation`` and
-    its time, ``at`` (UTC)."""
+    """The latest ``version`` in which somebody removed rows of a table by SQL, its ``operation`` and its time, ``at``
+    (UTC), by table."""
     last_batches: dict[str, datetime] = field(default_factory=dict)
     """When each stream began the last micro-batch that it has committed (UTC)."""
     lag: dict[str, dict[str, int]] = field(default_factory=dict)
-    """For each step that is behind, the number of commits that it has still to read, by table."""
+    """For each step that lags, the number of unread commits, by table."""
     expiring: dict[str, dict[str, datetime]] = field(default_factory=dict)
-    """For each step that is so far behind that VACUUM may remove what it has still to read, the time of the oldest
-    unread commit (UTC), by table."""
+    """For each step that lags so far that VACUUM may remove unread files, the time of the oldest unread commit (UTC),
+    by table."""
     kafka_lag: int | None = None
     kafka_missing_offsets: int = 0
     fast_alerts: dict[str, int] = field(default_factory=dict)
-    """Of the topic of fast alerts, if one is set: messages, different alerts in them, messages that are no alert, and
-    messages that are still to be read."""
+    """Counts of the topic of fast alerts, if it is set: messages, distinct alerts in them, messages that are not an
+    alert, and messages that are still to be read."""
     lanes: dict[str, Any] = field(default_factory=dict)
     """Agreement of the lanes on the latest days with alerts, if there is a fast lane: the number of ``days``, alerts of
-    ``both`` lanes and of one, those for an ``unknown`` reason, and the highest ``latency_p99`` (milliseconds)."""
+    ``both`` lanes and of only one, those with an ``unknown`` reason, and the highest ``latency_p99`` (milliseconds)."""
     drift: dict[str, Any] = field(default_factory=dict)
-    """Stability index by feature, of the latest day that is over: see docs/how-to/model.md."""
+    """Stability index by feature on the latest complete day: see docs/how-to/model.md."""
     breaches: list[str] = field(default_factory=list)
     """Problems of the model on that day, a sentence each."""
     missed: Missed | None = None
-    """Of the review queues of the latest four weeks, if some have decided draws."""
+    """Estimate for the review queues of the latest four weeks, if analysts have decided some of their draws."""
 
     @property
     def gaps(self) -> list[str]:
@@ -148,9 +148,9 @@ class Status:
                     f"run 'fraudlake deliver --to {destination} --retry-dead'"
                 )
         for step, behind in self.lag.items():
-            # Rows that refine has not read show in bronze's count; a destination of alerts may be out of use.
+            # Bronze's count shows the rows that refine has not read; a destination of alerts may be out of use.
             for table, commits in behind.items() if step not in ("refine", *_DELIVERING) else ():
-                if table == tables.SILVER_VERDICTS.name:  # they come whenever analysts decide, and make no row
+                if table == tables.SILVER_VERDICTS.name:  # analysts decide at any time, and no row depends on it
                     continue
                 gaps.append(f"{step} is {counted(commits, 'commit')} behind {table}: run '{lag.command_of(step)}'")
         for step, oldest in self.expiring.items():
@@ -162,7 +162,7 @@ class Status:
         return gaps
 
     def _by_hand(self, table: Table) -> str:
-        """Describe the commit that removed rows of a table, and the remedy; empty if there is none."""
+        """Describe the commit that removed rows of a table by SQL, and the remedy; empty if there is no such commit."""
         commit = self.by_hand.get(table.name)
         if commit is None:
             return ""
@@ -248,7 +248,7 @@ def _missed(lake: Lake) -> Missed | None:
 
 
 def _agreement(lake: Lake) -> dict[str, int]:
-    """Add up the days on which both detectors were compared."""
+    """Add up the agreement of both detectors over all compared days."""
     names = ("transactions", "both", "only_flink", "only_spark")
     sums = ", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in names)
     (row,) = lake.query(detector_agreement.TABLE, sums).to_pylist()
@@ -256,7 +256,7 @@ def _agreement(lake: Lake) -> dict[str, int]:
 
 
 def _unfinished_removals(lake: Lake) -> int:
-    """Count the accounts whose removal was begun and has not finished."""
+    """Count the accounts whose removal has begun and not finished."""
     count = "count(DISTINCT account_hash) AS accounts"
     return int(lake.query(tables.GOLD_FORGOTTEN, count, "WHERE finished_at IS NULL")["accounts"][0].as_py())
 
@@ -280,7 +280,7 @@ def _fast_alerts(lake: Lake) -> dict[str, int]:
 
 
 def _lanes(lake: Lake) -> dict[str, Any]:
-    """Add up how the lanes agreed on the latest seven days with alerts."""
+    """Add up the agreement of the lanes over the latest seven days with alerts."""
     if lake.settings.fast_alerts_topic is None:
         return {}
     counts = {name: f"sum({name})" for name in ("both", "only_fast", "only_exact")}
@@ -299,13 +299,13 @@ def _lanes(lake: Lake) -> dict[str, Any]:
 
 
 def _last_batches(lake: Lake) -> dict[str, datetime]:
-    """Read off the checkpoints when each stream began its last micro-batch."""
+    """Return when each stream began its last committed micro-batch, from its checkpoint."""
     begun = {folder.name: lake.checkpoint(folder.name).last_batch_at() for folder in sorted(lake.checkpoints.glob("*"))}
     return {step: at for step, at in begun.items() if at is not None}
 
 
 def _by_hand(lake: Lake) -> dict[str, dict[str, Any]]:
-    """Find the latest commit of each table of landed rows that removed rows without a step's record."""
+    """Return the latest commit of bronze, silver and quarantine that removed rows without a step's record, if any."""
     landed = (tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE)
     commits = {table.name: _latest_by_hand(lake.history(table)) for table in landed}
     return {
@@ -316,7 +316,7 @@ def _by_hand(lake: Lake) -> dict[str, dict[str, Any]]:
 
 
 def _latest_by_hand(history: list[Commit]) -> Commit | None:
-    """Return the latest commit by hand of a table's history that no restore has undone."""
+    """Return the latest commit that removed rows by SQL and that no restore has undone."""
     last = history[0].version if history else 0
     for commit in history:
         if commit.version <= last and retention.RESTORED in commit.record:
@@ -343,10 +343,10 @@ def _lag(lake: Lake) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, dat
 
 
 def _quality(lake: Lake) -> dict[str, Any]:
-    """Weigh the daily figures of the model version that scored last.
+    """Aggregate the daily figures of the latest model version that has scored.
 
-    ``true_prediction_rate`` is over all that it scored. The figures of ``after_training`` are means of the ``days``
-    that are after the data that it learned from; there are none if there is no such day.
+    ``true_prediction_rate`` is over all of its predictions. The figures of ``after_training`` are means over the
+    ``days`` after its training data; they are empty if there is no such day.
     """
     versions = lake.query(
         tables.GOLD_PREDICTION_QUALITY,
@@ -359,9 +359,9 @@ def _quality(lake: Lake) -> dict[str, Any]:
 
 
 def _is_judged(lake: Lake) -> str:
-    """Return the condition that rows of the quality are by the judge of all predictions; in SQL.
+    """Return the SQL condition that rows of prediction quality are by the judge of all predictions.
 
-    Of chargebacks only frauds are known on the latest days, whose figures would be those of fraud alone.
+    With chargebacks, the latest days are left out: only frauds are labelled there, and would bias the figures.
     """
     judge = judge_of(lake.settings)
     is_judged = f"judged_by = {literal(judge)}"
@@ -385,7 +385,7 @@ def _after_training(lake: Lake, version: str) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class _Day:
-    """The latest day that is over, large enough to judge and later than what its model version was trained on."""
+    """The latest complete day with enough transactions, after the training data of its model version."""
 
     date: str = ""
     version: str = ""
@@ -396,7 +396,7 @@ def _latest_day(lake: Lake) -> _Day:
     (all_days,) = lake.query(tables.GOLD_FEATURE_DRIFT, "max(date) AS newest").to_pylist()
     if all_days["newest"] is None:
         return _Day()
-    # A day that is not over lacks hours.
+    # The newest day is not complete.
     rows = lake.query(
         tables.GOLD_FEATURE_DRIFT,
         "date, CAST(model_version AS INT) AS version, feature, psi",
@@ -411,7 +411,7 @@ def _latest_day(lake: Lake) -> _Day:
 
 
 def _rates(lake: Lake, day: _Day) -> list[dict[str, Any]]:
-    """Return how often a version was right on a day, by judge; of chargebacks, on its latest day that they know."""
+    """Return a version's true prediction rate on a day, by judge; for chargebacks, on its latest labelled day."""
     of_version, on = f"model_version = {literal(day.version)}", f"date = DATE '{day.date}'"
     if lake.settings.are_chargebacks:
         is_known = f"{_is_judged(lake)} AND date <= DATE '{day.date}'"

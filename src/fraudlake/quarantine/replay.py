@@ -1,11 +1,11 @@
-"""Replay: quarantined rows are checked again, and those that are valid now move to silver, exactly once.
+"""Replay: checks quarantined rows again, and moves those that are valid now to silver, exactly once.
 
 A replay first writes its plan: ``replays/<id>/plan`` in the lake holds the rows with their new reasons, and
-``replays/<id>/replay.json``, written last, makes the plan complete. Only then the replay changes tables. It appends to
-silver under a separate Delta transaction id, so Delta skips the append when it is repeated. Then one MERGE deletes
+``replays/<id>/replay.json``, written last, makes the plan complete. Only then does the replay change tables. It appends
+to silver under a separate Delta transaction id, so Delta skips the append when it is repeated. Then one MERGE deletes
 the moved rows from the quarantine; repeated, it matches nothing. So an interrupted replay is finished by carrying out
-its plan again, and the next replay, or ``refine``, does that first: otherwise ``refine`` could take a row with an id
-that the plan moves.
+its plan again. The next replay, or ``refine``, does that first: otherwise ``refine`` could append a row with an id that
+the plan moves.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def replay(lake: Lake, rule: str | None, replacements: Mapping[str, str]) -> Rep
     """Check quarantined rows again, with the present settings and the present time.
 
     Rows that are valid move to ``silver_transactions``. The others stay, with their values unchanged and their reasons
-    updated. Late rows and rows with a repeated source position are not replayed: the lake has them already. Rows of
-    forgotten accounts are not either: they are empty.
+    updated. Late rows and rows with a repeated source position are not replayed, since the lake has them already, nor
+    are the rows of forgotten accounts, which are empty.
 
     Args:
         lake: the lake; ``refine`` must not run.
         rule: the quality rule whose rows are replayed; None replays all.
-        replacements: SQL expressions by the raw column whose value they replace. Bronze keeps the values that landed.
+        replacements: SQL expressions by the raw column whose value they replace. Bronze retains the landed values.
 
     Raises:
         UsageError: the rule or the column does not exist, or Spark cannot parse an expression.
@@ -71,7 +71,7 @@ def replay(lake: Lake, rule: str | None, replacements: Mapping[str, str]) -> Rep
         require_known(lake, rule)
     with lake.exclusive("refine"):
         if lake.checkpoint("refine").pending_batch() is not None:
-            # Its rows, which silver may still lack, can have the ids of rows that would be moved.
+            # Silver may still lack rows of its micro-batch, with the ids of rows that the replay would move.
             raise FraudlakeError(
                 "refine was cut within a micro-batch: run 'fraudlake refine', which finishes it, first"
             )
@@ -90,7 +90,7 @@ def replay(lake: Lake, rule: str | None, replacements: Mapping[str, str]) -> Rep
 
 
 def finish(lake: Lake) -> int:
-    """Carry out the plans of interrupted replays to their end, and return how many there were."""
+    """Carry out the plans of interrupted replays, and return how many there were."""
     interrupted = unfinished(lake)
     for folder in interrupted:
         _carry_out(lake, folder)
@@ -98,7 +98,7 @@ def finish(lake: Lake) -> int:
 
 
 def unfinished(lake: Lake) -> list[Path]:
-    """Return the folders of plans that were not carried out to their end."""
+    """Return the folders of plans that were not carried out completely."""
     plans = sorted(lake.replays.glob("*/replay.json"))
     return [plan.parent for plan in plans if not (plan.parent / "done").exists()]
 
@@ -142,7 +142,7 @@ def _plan(lake: Lake, rows: DataFrame, rule: str | None, replacements: Mapping[s
 
 
 def _with_duplicate_reasons(lake: Lake, checked: DataFrame) -> DataFrame:
-    """Add the reason to rows whose id silver holds now. Quarantine is left out: it holds these rows themselves."""
+    """Add the reason to rows whose id silver has now. Quarantine is not compared: it has these very rows."""
     stored = duplicates.StoredTables(
         lambda: lake.read(tables.SILVER_TRANSACTIONS), lambda: lake.read(tables.SILVER_QUARANTINE).limit(0)
     )
@@ -156,7 +156,7 @@ def _dated(bronze: DataFrame) -> DataFrame:
 
 
 def _replaced(lake: Lake, bronze: DataFrame, replacements: Mapping[str, str]) -> DataFrame:
-    """Replace values; every expression reads the values that landed. A replaced value is no misfit any more."""
+    """Replace values; every expression reads the landed values. A replaced value is no longer a misfit."""
     marks = map(epochs.mark, epochs.UNITS) if "dt" in replacements else ()
     replaced: list[Column] = []
     known = raw_columns(lake)
@@ -175,7 +175,7 @@ def _replaced(lake: Lake, bronze: DataFrame, replacements: Mapping[str, str]) ->
 
 
 def _carry_out(lake: Lake, folder: Path) -> None:
-    # The settings may declare other columns now than those of the plan.
+    # The settings may have declared other columns when the plan was written.
     quarantine = lake.table(tables.SILVER_QUARANTINE).columns
     plan = lake.session.read.schema(f"{quarantine}, {_PLANNED}").parquet(str(folder / "plan"))
     valid = transactions.valid(plan, lake.settings.columns)

@@ -1,4 +1,4 @@
-"""Quarantine: the rows that silver did not take, counted by reason, with samples."""
+"""Quarantine: counts the rejected rows by reason, and shows samples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RAW = (*tables.PAYLOAD, "_rescued_data", "_raw", "_error")
 
 @dataclass(frozen=True)
 class Quarantine:
-    """Content of the quarantine: ``reasons`` counts rows by rule; a row that broke several counts for each."""
+    """Content of the quarantine: ``reasons`` counts rows by rule; a row that broke several rules counts for each."""
 
     rows: int
     reasons: dict[str, int]
@@ -33,7 +33,7 @@ class Quarantine:
 
 
 def quarantine(lake: Lake, rule: str | None, limit: int) -> Quarantine:
-    """Count the quarantined rows, all or those that broke ``rule``, and take the latest ``limit`` samples a rule.
+    """Count the quarantined rows, all or those that broke ``rule``, with the latest ``limit`` samples per rule.
 
     Raises:
         UsageError: there is no such rule.
@@ -49,7 +49,7 @@ def quarantine(lake: Lake, rule: str | None, limit: int) -> Quarantine:
 
 
 def count_by_name(lake: Lake, table: Table, names: str) -> dict[str, int]:
-    """Count rows by the names that a column of arrays holds; a row with several names counts for each."""
+    """Count rows by the names in a column of arrays; a row with several names counts for each."""
     return _by_name(_grouped(lake, table, names))
 
 
@@ -78,7 +78,7 @@ def _samples(lake: Lake, rule: str, limit: int) -> list[dict[str, Any]]:
         {
             "source": row["source"],
             "position": row["position"],
-            # A column is there once a command that writes has opened the lake.
+            # A new column exists only after a command that writes has opened the lake.
             **{name: _shown(row[name]) for name in raw_columns(lake) if row.get(name) is not None},
             "reasons": row["reasons"],
             "quarantined_at": _shown(row["quarantined_at"]),
@@ -96,7 +96,7 @@ def require_known(lake: Lake, rule: str) -> None:
     """Reject names that are not quality rules; columns that are no longer declared may still be reasons.
 
     Raises:
-        UsageError: names those that are known.
+        UsageError: there is no such rule; the message names the known ones.
     """
     known = quality_rules.reasons(lake.settings)
     if rule not in known and rule not in count_by_name(lake, tables.SILVER_QUARANTINE, "reasons"):
@@ -104,7 +104,7 @@ def require_known(lake: Lake, rule: str) -> None:
 
 
 def broken(rows: DataFrame, rule: str) -> DataFrame:
-    """Keep the rows that broke a rule."""
+    """Filter rows by a rule that they broke."""
     return rows.where(F.array_contains("reasons", rule))
 
 

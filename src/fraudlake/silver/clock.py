@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def now() -> Column:
     """Return the time at which the query began, the same for all of its rows.
 
-    Spark writes a plain timestamp as a literal into the code that it generates, and so compiles that code again for
-    each micro-batch. A timestamp taken from an array, by an index that the planner does not know, is not a literal.
+    Spark writes a plain timestamp as a literal into generated code, and so compiles that code again for each
+    micro-batch. A timestamp from an array, with an index unknown to the planner, is not a literal.
     """
     return F.get(F.array(F.current_timestamp()), F.pmod(F.spark_partition_id(), F.lit(1)))

@@ -1,4 +1,4 @@
-"""Duplicates: rows that repeat a stored row, or another row of their micro-batch, get the reasons for that.
+"""Duplicates: adds reasons to rows that repeat a stored row, or another row of their micro-batch.
 
 A row repeats another one if both have the same source position, or the same transaction id of the producer. Bronze
 takes each source position once, so a repeated one means that bronze was filled twice (after its checkpoint was deleted,
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
 Dates = tuple[date, date] | None
-"""The first and the last date of some rows; None: no row has a time, and so none is in silver."""
+"""The first and the last date of some rows; None if no row has a time, and so none can be in silver."""
 REPLAYABLE = f"NOT arrays_overlap(reasons, array{(quality_rules.LATE, *quality_rules.REPEATED_POSITION)})"
-"""A condition on ``silver_quarantine``: the row is stored nowhere else.
+"""The condition on ``silver_quarantine`` that a row is not stored elsewhere.
 
-A late row is in silver as well. Of a row with a repeated source position, the first one is in silver or in quarantine.
+A late row is in silver, too. Of the rows with a repeated source position, the first one is in silver or in quarantine.
 """
 
 
 @dataclass(frozen=True)
 class SourceRange:
-    """The range of positions that a micro-batch has of one source, and whether a position comes twice in it."""
+    """The range of a micro-batch's positions in one source, and whether it has a position twice."""
 
     source: str
     low: int
@@ -45,7 +45,7 @@ class SourceRange:
 
 @dataclass(frozen=True)
 class BatchSummary:
-    """Content of a micro-batch, as far as duplicates depend on it."""
+    """The content of a micro-batch on which duplicates depend."""
 
     ranges: tuple[SourceRange, ...]
     dates: Dates
@@ -72,8 +72,8 @@ class BatchSummary:
 def batch_summary(checked: DataFrame) -> BatchSummary:
     """Summarize rows of ``bronze_transactions`` with their ``reasons``, in one pass.
 
-    A position is a bit in a word of 64. A task sends one row for each word to the exchange. No position of a source
-    repeats if its words have as many bits as it has positions.
+    A position is a bit in a word of 64 bits. A task sends one row per word to the exchange. No position of a source
+    repeats if as many bits are set in its words as it has positions.
     """
     at = F.col("_position")
     words = (
@@ -135,8 +135,8 @@ class StoredTables:
         """Return the lowest and the highest stored position by source.
 
         Args:
-            dates: the first and last date of the rows of silver to read; of quarantine, all rows count.
-            near: the sources to read, from their lowest position to their highest; by default all.
+            dates: the first and last date of the rows of silver to read; quarantine is read for all dates.
+            near: the sources to read, from their lowest position to their highest; by default all sources.
         """
         ranges = _positions(self, dates, near).groupBy("source")
         rows = ranges.agg(F.min("position").alias("low"), F.max("position").alias("high")).collect()
@@ -144,10 +144,10 @@ class StoredTables:
 
 
 class PositionIndex:
-    """The ranges of positions that silver and quarantine hold, by source. Each date is read once.
+    """The ranges of positions in silver and quarantine, by source. Each date is read once.
 
-    The index stays right as long as no other process adds source positions. Only ``refine`` does: a replay moves rows
-    from one table to the other.
+    The index stays valid as long as no other process adds source positions. Only ``refine`` adds any: a replay moves
+    rows from one table to the other.
     """
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class PositionIndex:
         if not summary.ranges:
             return set()
         if not self._ranges:
-            # A process may take only one micro-batch: for that, reading its own sources alone is cheaper.
+            # The process may run a single micro-batch, for which reading only its own sources is cheaper.
             ranges = _widened({}, stored.ranges(summary.dates, summary.ranges))
         else:
             if not self._covers(summary):
@@ -203,17 +203,17 @@ def with_duplicate_reasons(
 ) -> DataFrame:
     """Add ``position_is_new`` and ``transaction_is_new`` to the ``reasons`` of duplicates.
 
-    A row is a duplicate if the tables already hold its source position or its id. Of several rows of the
-    micro-batch with one source position, all but one are duplicates. Of several rows with one id, all but the first
-    valid one by source and position are duplicates; none is if no row is valid. A row that breaks another rule
-    never makes a duplicate of a row that breaks none.
+    A row is a duplicate if the tables already have its source position or its id. Of several rows of the micro-batch
+    with one source position, all but one are duplicates. Of several rows with one id, all but the first valid one by
+    source and position are duplicates; if no row is valid, no row is a duplicate. A row that breaks another rule never
+    makes a valid row a duplicate.
 
     Args:
         checked: rows of one micro-batch with their ``reasons``.
         summary: the summary of the same rows.
-        overlapping_sources: what :meth:`PositionIndex.overlapping_sources` returns for the summary.
+        overlapping_sources: the result of :meth:`PositionIndex.overlapping_sources` for the summary.
         stored: the tables as they were before these rows.
-        came_first: whether a row comes before all others with its id; by default none does.
+        came_first: whether a row precedes all others with its id; by default no row does.
     """
     suspects = summary.suspects(overlapping_sources)
     if suspects:
@@ -224,9 +224,9 @@ def with_duplicate_reasons(
 
 
 def _positions(stored: StoredTables, dates: Dates, near: Sequence[SourceRange] = ()) -> DataFrame:
-    """Return ``source, position`` of the rows that silver holds on some dates, and of all that quarantine holds.
+    """Return ``source, position`` of silver's rows on some dates, and of quarantine's rows on all dates.
 
-    With ``near``, rows of other sources and positions are left out. Comparing with literals lets Delta skip files.
+    With ``near``, rows of other sources and positions are omitted. Comparing with literals lets Delta skip files.
     """
     first, last = dates or (None, None)
     on_dates = F.col("date").between(literals.day(first), literals.day(last))
@@ -241,7 +241,7 @@ def _positions(stored: StoredTables, dates: Dates, near: Sequence[SourceRange] =
 
 
 def _widened(ranges: dict[str, tuple[int, int]], others: Iterable[tuple[str, int, int]]) -> dict[str, tuple[int, int]]:
-    """Return ranges that have the other ones, too."""
+    """Return ranges extended by the other ones."""
     for name, low, high in others:
         known = ranges.get(name, (low, high))
         ranges[name] = min(low, known[0]), max(high, known[1])
@@ -259,6 +259,7 @@ def _with_repeated_positions(checked: DataFrame, known: DataFrame, suspects: set
     known = known.select(
         F.col("source").alias("_source"), F.col("position").alias("_position"), F.lit(True).alias("_is_stored")
     )
+    # A valid row comes first; the hash makes a repeated micro-batch choose the same row.
     order = Window.partitionBy(*source_position).orderBy(
         F.size("reasons"), F.xxhash64("dt", "accountId", "amount", "alert")
     )

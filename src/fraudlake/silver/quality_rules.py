@@ -20,22 +20,22 @@ POSITION_IS_NEW = "position_is_new"
 TRANSACTION_IS_NEW = "transaction_is_new"
 LATE = "late"
 FORGOTTEN = "forgotten"
-"""Reasons that a row alone cannot show.
+"""Reasons that do not depend on the row alone.
 
-Its source position, or its id, is stored already; or it came too late for the detector, and is in silver as well; or
-its account was forgotten, and nothing but its source position is left.
+Its source position, or its id, is stored already; or it came too late for the detector, and is in silver, too; or its
+account was forgotten, and only its source position is left.
 """
 REPEATED_POSITION = (POSITION_IS_NEW, "place_is_new")
-"""What rows of a repeated source position have among their reasons; the second name is that of older lakes."""
+"""Reasons of rows with a repeated source position; the second name is from older lakes."""
 _MESSAGE_IS_READABLE = "message_is_readable"
 Condition = Callable[["Settings", "Column"], "Column"]
-"""When a row fulfils a rule, under the settings and the current time."""
-# Separators, control and format characters (no-break and zero-width blanks, byte order marks), and letters without ink.
+"""Returns the condition that a row fulfils a rule, given the settings and the current time."""
+# All but separators, control and format characters (zero-width blanks, byte order marks), and letters without ink.
 _INK = "[^\\p{Z}\\p{Cc}\\p{Cf}\u034f\u115f\u1160\u2800\u3164\uffa0]"
 
 
 def is_blank(text: str) -> Column:
-    """Return whether a column is null, or a text in which nothing can be seen."""
+    """Return whether a column is null, or a text without a visible character."""
     return ~F.coalesce(F.col(text).rlike(_INK), F.lit(False))
 
 
@@ -52,11 +52,11 @@ _VALID: dict[str, Condition] = {
     "amount_is_known": lambda settings, clock: F.col("amount").isNotNull() & ~F.isnan("amount"),
     "amount_is_finite": lambda settings, clock: F.isnan("amount") | (F.abs("amount") < F.lit(float("inf"))),
     "amount_is_positive": lambda settings, clock: F.col("amount") > 0,
-    # What is infinite or no number breaks the rules above only.
+    # Infinities and NaN break only the rules above.
     "amount_is_plausible": lambda settings, clock: (
         ~(F.col("amount") > settings.max_amount) | (F.col("amount") == F.lit(float("inf"))) | F.isnan("amount")
     ),
-    # The first and the last day of the calendar mean an unknown time, as .NET's DateTime.MinValue does.
+    # The calendar's first and last day stand for an unknown time, as .NET's DateTime.MinValue does.
     "timestamp_is_known": lambda settings, clock: (
         F.col("dt").isNotNull() & (F.col("dt") >= _time("0001-01-02")) & (F.col("dt") < _time("9999-12-31"))
     ),
@@ -74,7 +74,7 @@ def _time(text: str) -> Column:
 
 
 def reasons(settings: Settings) -> tuple[str, ...]:
-    """Return all that a row can be in quarantine for: the rules of :func:`of`, and the reasons above."""
+    """Return all reasons for which a row can be in quarantine: the rules of :func:`of`, and the reasons above."""
     return (_MESSAGE_IS_READABLE, *_conditions(settings), POSITION_IS_NEW, TRANSACTION_IS_NEW, LATE, FORGOTTEN)
 
 
@@ -89,7 +89,7 @@ def _conditions(settings: Settings) -> dict[str, Condition]:
 
 
 def _fits(name: str, settings: Settings, clock: Column) -> Column:
-    # Not from `_rescued_data`: rows from before the declaration have the field there, too.
+    # `_rescued_data` cannot tell: rows from before the declaration have the field there, too.
     return ~_is_misfit(name)
 
 
@@ -107,13 +107,13 @@ class QualityRule:
 
 
 def of(settings: Settings, clock: Column) -> list[QualityRule]:
-    """Return the rules that look at one row alone. A null value breaks only the rule that forbids nulls.
+    """Return the rules on single rows. A null value breaks only the rule that forbids nulls.
 
     Args:
         settings: the bounds, the declared columns, and the names of the rules that only warn.
-        clock: the current time to the rules: ``timestamp_is_not_in_future`` adds ``max_ahead`` to it.
+        clock: the current time for the rules; ``timestamp_is_not_in_future`` adds ``max_ahead`` to it.
     """
-    # A message that cannot be read has no fields. It breaks one rule only: the others would add nothing.
+    # A message that cannot be read has no fields. It breaks only one rule, since the others would be noise.
     is_readable = F.col("_error").isNull()
     valid = {name: condition(settings, clock) | ~is_readable for name, condition in _conditions(settings).items()}
     valid = {_MESSAGE_IS_READABLE: is_readable, **valid}

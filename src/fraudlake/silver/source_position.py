@@ -1,4 +1,4 @@
-"""Source position: the place in a landed file or a topic that a row is from, in SQL that Spark and DataFusion read."""
+"""Source position: a row's place in a landed file or a topic, in SQL that Spark and DataFusion read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SOURCE = f"coalesce(_source_file, '{KAFKA}' || _topic || '/' || lpad(CAST(_parti
 POSITION = "coalesce(_source_row, _offset)"
 """Its position there: the row number in the file, or the offset in the partition."""
 COLUMNS = f"{SOURCE} AS source, {POSITION} AS position"
-"""Both, by the names that they have in silver."""
+"""Source and position, under their names in silver."""
 
 
 def at(positions: Iterable[tuple[str, int]]) -> str:
-    """Return the condition that a row of bronze has one of some source positions; Delta skips files by it."""
+    """Return the condition that a row of bronze has one of these source positions; it lets Delta skip files."""
     by_source = defaultdict(list)
     for source, position in positions:
         by_source[source].append(str(position))

@@ -1,4 +1,4 @@
-"""Silver transactions: bronze rows that fulfil every quality rule, in analysts' names; the others with the reasons."""
+"""Silver transactions: the bronze rows that pass every quality rule, in analysts' names, and the others' reasons."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def checked(bronze: DataFrame, settings: Settings, clock: Column | None = None) 
     Args:
         bronze: rows of ``bronze_transactions``.
         settings: the rules' bounds and severities.
-        clock: the current time to the rules; by default the time at which a row was ingested. It must be the same each
-            time a row is computed: otherwise a row could be valid for one table and invalid for the other.
+        clock: the current time for the rules; by default a row's time of ingestion. It must be the same each time a row
+            is computed: otherwise a row could be valid for one table and invalid for the other.
 
     Returns:
         The rows with ``reasons``, an empty array for a valid row, and ``warnings``, null if there are none.
@@ -112,7 +112,7 @@ def quarantined_late(late: DataFrame, quarantine: Table) -> DataFrame:
     """Return the rows that came too late for the detector, in the columns of the table ``quarantine``.
 
     They are valid, so ``silver_transactions`` has them too. ``source`` and ``position`` are split into file and row, or
-    topic, partition and offset. What the detector does not carry is null, declared columns among them.
+    topic, partition and offset. Columns that the detector does not have, such as declared ones, are null.
     """
     of_kafka = F.col("source").startswith(KAFKA)
     topic = F.regexp_extract("source", f"^{KAFKA}(.*)/(\\d+)$", 1)

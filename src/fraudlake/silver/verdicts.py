@@ -1,6 +1,6 @@
-"""Verdicts: analysts' decisions about transactions become rows of ``silver_verdicts``; the latest one counts.
+"""Verdicts: analysts' decisions about transactions, in ``silver_verdicts``; the latest one counts.
 
-A row whose ``verdict`` is null withdraws the earlier ones: the transaction has none.
+A row whose ``verdict`` is null withdraws the earlier ones: the transaction then has no verdict.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def latest(verdicts: DataFrame) -> DataFrame:
-    """Return the latest verdict on each transaction; none if that was withdrawn."""
+    """Return the latest verdict on each transaction, unless it was withdrawn."""
     newest = Window.partitionBy("transaction_id").orderBy(F.desc("decided_at"), F.desc("verdict"))
     return (
         verdicts.withColumn("_nth", F.row_number().over(newest)).where("_nth = 1 AND verdict IS NOT NULL").drop("_nth")
@@ -30,7 +30,7 @@ CHOSEN_BY = ("transaction_id", "verdict", "decided_at")
 
 def latest_of(verdicts: pa.Table) -> pa.Table:
     """Return ``transaction_id, verdict`` of the latest verdict on each transaction, as :func:`latest` chooses it."""
-    # Of one instant a verdict comes after one that was withdrawn, and fraud last.
+    # At the same instant, a verdict wins over a withdrawal, and fraud over genuine.
     rank = verdicts["verdict"].cast(pa.int8()).fill_null(-1)
     keys = pa.table({"decided_at": verdicts["decided_at"], "rank": rank})
     order = pc.sort_indices(keys, [("decided_at", "ascending"), ("rank", "ascending")])
@@ -41,7 +41,7 @@ def latest_of(verdicts: pa.Table) -> pa.Table:
 
 
 def first_frauds_of(verdicts: pa.Table) -> pa.Table:
-    """Return ``transaction_id, fraud_known``: the time (microseconds) of the first verdict that calls it fraud."""
+    """Return ``transaction_id, fraud_known``: the time (microseconds) of the first verdict of fraud."""
     frauds = verdicts.filter(verdicts["verdict"])
     decided_at = frauds["decided_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
     grouped = pa.table({"transaction_id": frauds["transaction_id"], "at": decided_at}).group_by("transaction_id")

@@ -1,4 +1,4 @@
-"""Auto Loader: Databricks' file source becomes a stream of landed files.
+"""Auto Loader: streams landed files by Databricks' file source.
 
 Auto Loader only lists the files; this package reads them, in a workspace as on a laptop. Option names are those of
 Databricks' reference, "Auto Loader options".
@@ -24,7 +24,7 @@ def options(settings: Settings) -> dict[str, str]:
         settings: ``file_events``, ``max_files_per_trigger`` and ``max_bytes_per_trigger``.
     """
     options = {
-        # One row a file, of a fixed schema: nothing is inferred, and nothing evolves.
+        # One row per file, in a fixed schema, without schema inference and evolution.
         "cloudFiles.format": "binaryFile",
         "cloudFiles.maxFilesPerTrigger": str(settings.max_files_per_trigger),
         # The names of Flink's bucket folders are not data: no `day` and `hour` columns.
@@ -34,7 +34,7 @@ def options(settings: Settings) -> dict[str, str]:
         "ignoreMissingFiles": "true",
         # Flink's file names need not have a suffix. A name that starts with a dot or an underscore is unfinished.
         "pathGlobFilter": "[!._]*",
-        # Always said: since runtime 18.1 Auto Loader by default uses the file events of a location that has them.
+        # Set in any case, since from runtime 18.1 on Auto Loader uses a location's file events by default.
         "cloudFiles.useManagedFileEvents": "true" if settings.file_events == "managed" else "false",
     }
     if settings.max_bytes_per_trigger:
@@ -51,7 +51,7 @@ def read_stream(spark: SparkSession, landing: str, settings: Settings) -> DataFr
 def posix_path(landing: str, uri: str) -> str:
     """Turn Databricks' URI of a landed file (``dbfs:/Volumes/…``) into the path that Python opens.
 
-    The URI may be of a file in a former landing folder, which the stream has listed before; its path stays there.
+    The URI may name a file in a former landing folder, which the stream has listed before; its path stays there.
     """
     _, folder, rest = uri.rpartition(_folder(landing))
     is_elsewhere = not folder and re.match(r"(\w+:)?/", uri)
@@ -59,7 +59,7 @@ def posix_path(landing: str, uri: str) -> str:
 
 
 def source(path: str, landing: str) -> Column:
-    """Return the column ``path`` relative to the landing folder, cut as :func:`posix_path` cuts it."""
+    """Return the column ``path`` relative to the landing folder, as :func:`posix_path` splits it."""
     return F.substring_index(path, _folder(landing), -1)
 
 

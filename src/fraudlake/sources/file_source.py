@@ -1,4 +1,4 @@
-"""File source: landed files go into bronze once each; a ledger has the outcome of every file."""
+"""File source: ingests each landed file into bronze once; a ledger records the outcome of every file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _RENAMED = "it was renamed: its rows are in bronze as those of"
 
 @dataclass(frozen=True)
 class Landed:
-    """Landed ``files`` and ``rows``, read or not; ``waiting`` are those that are not read yet."""
+    """Numbers of landed files and rows, read or not; ``waiting`` ones are not read yet."""
 
     files: int
     rows: int
@@ -42,7 +42,7 @@ class Landed:
 
 
 def landed(lake: Lake) -> Landed:
-    """Count landed files and rows: by the ledger and, for files without an entry, by their footers."""
+    """Count landed files and rows, by the ledger and, for files without an entry, by their footers."""
     entries, folder = ledger.latest(lake), landing_folder(lake)
     waiting = {
         file.source: file for file in folder.list_files() if file.size is not None and not _is_known(file, entries)
@@ -61,7 +61,7 @@ class FileSource:
     A file's rows and its entry in the ledger are two commits, rows first, with one number. The next process to start
     adds the entries that are missing for rows in bronze (:meth:`_catch_up`). A file with an entry is not read again. So
     a repeated micro-batch, a retry or a lost checkpoint never ingests a file twice, and neither do two processes at
-    once: the number of the second is taken.
+    once: the second process finds its number used.
     """
 
     def __init__(self, retry_rejected: bool = False) -> None:
@@ -91,13 +91,13 @@ class FileSource:
 
     @property
     def taken(self) -> int:
-        """Number of files with a first entry since :meth:`prepare`, as of :meth:`finish`."""
+        """Number of files that got their first entry between :meth:`prepare` and :meth:`finish`."""
         return len(self.entries) - self.entries_before
 
     def ingest_batch(self, lake: Lake, batch: DataFrame, batch_id: int) -> None:
         """Ingest a micro-batch of files."""
         folder = landing_folder(lake)
-        # A micro-batch that was cut before the lake was moved names files of the place that the lake came from.
+        # A micro-batch that was cut before the lake was moved names files in the lake's former place.
         files = [file for file in folder.files_of(batch) if folder.holds(file) and landing.is_finished(file.source)]
         self._ingest(lake, [file for file in files if not _is_known(file, self.entries)])
         self._sweep_if_due(lake)
@@ -109,15 +109,15 @@ class FileSource:
         self._ingest_skipped_files(lake)
 
     def _sweep_if_due(self, lake: Lake) -> None:
-        # After a clock that was ahead, the last sweep is in the future.
+        # If the clock was ahead, the last sweep is in the future.
         if abs(time.time() - self.last_sweep) > landing_folder(lake).sweep_seconds:
             self.sweep(lake)
 
     def sweep(self, lake: Lake) -> None:
         """Handle files that the stream never reports: rewritten and lost ones, and those that are not regular files.
 
-        Spark reports a path only once, so a rewritten file is noticed only in a full listing. One that was rejected,
-        perhaps since it was only half written, is read again.
+        Spark reports a path only once, so a rewritten file is noticed only in a full listing. A rewritten file that was
+        rejected, perhaps because it was incomplete, is read again.
         """
         completed: list[File] = []
         new: list[File] = []
@@ -135,7 +135,7 @@ class FileSource:
                 completed.append(file)
             elif known.status != REJECTED and known.file.size and not _is_same_version(known.file, file):
                 changed.append(file)
-        # Now, since a file with other content may take its former name, and the ledger would no longer have its entry.
+        # Find moved files before one with other content takes a former name: its entry would replace theirs.
         moved = _rejected(new, _moved(folder, new, self.entries, {}))
         rewritten = _rewritten(folder, changed, self.entries)
         self._add_entries(lake, rewritten + moved + _outcomes(folder, others, self.entries))
@@ -168,7 +168,7 @@ class FileSource:
         """Append files to bronze, each completely or not at all, and add their entries to the ledger.
 
         The first attempt checks only the files' footers. If appending them together fails, for whatever reason, each
-        file is read alone before the next attempt, as it is read into bronze, and those that cannot be are rejected.
+        file is read completely before the next attempt, and rejected if that fails.
         """
         folder = landing_folder(lake)
         outcomes = _outcomes(folder, files, self.entries)
@@ -216,11 +216,11 @@ class FileSource:
             self._list_rejected(lake)
 
     def _list_rejected(self, lake: Lake) -> None:
-        """Update the table of rejected files from the ledger; after a crash before this, the next run does it."""
+        """Update the table of rejected files from the ledger; after a crash, the next run does it."""
         ledger.list_rejected(lake, list(self.entries.values()))
 
     def _catch_up(self, lake: Lake) -> None:
-        """Add to the ledger the entries of files whose rows are in bronze: a crash may have left them out."""
+        """Add the entries of files whose rows are in bronze to the ledger, after a crash between the two commits."""
         folder = landing_folder(lake)
         named = "WHERE _source_file IS NOT NULL GROUP BY _source_file"
         sources = lake.query(tables.BRONZE_TRANSACTIONS, "_source_file, count(*) AS rows", named).to_pylist()
@@ -240,7 +240,7 @@ class FileSource:
         rejected = [
             entry.file
             for entry in self.entries.values()
-            # The file of a link may be gone since: its rows would come twice.
+            # If a link's file is gone, reading the link would ingest the rows twice.
             if entry.status == REJECTED and not _is_another_name(entry) and folder.holds(entry.file)
         ]
         existing = [file for file in folder.current(rejected) if file.size is not None]
@@ -289,16 +289,16 @@ def _rejected(files: list[File], reasons: Mapping[str, str]) -> list[Entry]:
 def _moved(
     folder: LandingFolder, files: list[File], entries: Mapping[str, Entry], digests: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return which files were read under a name that is not theirs any more, with the reason not to read them.
+    """Return the files that were already read under a former name, with the reason not to read them again.
 
-    A disk gives a file a number, which it keeps within the disk. Elsewhere a file is the same if its content is, and
-    if none of that content is under the former name: two files may be alike.
+    On a disk a file has an inode, which it retains when it is renamed. Elsewhere a file counts as renamed if it has the
+    content of a known file, and the file with the former name no longer has it: two files may be alike.
 
     Args:
         folder: the landing folder.
         files: the files.
         entries: the ledger.
-        digests: of the files whose content is to be compared.
+        digests: hashes of the files whose content is compared.
     """
     read = [entry for entry in entries.values() if entry.status == ACCEPTED and folder.holds(entry.file)]
     by_inode = {_version(entry.file): entry.file for entry in read if entry.file.inode is not None}
@@ -317,12 +317,12 @@ def _moved(
 
 
 def _is_another_name(entry: Entry | None) -> bool:
-    """Return whether a file was rejected since its rows are in bronze as those of another name."""
+    """Return whether a file was rejected because its rows are in bronze under another name."""
     return entry is not None and (entry.error or "").startswith((_ANOTHER_NAME, _RENAMED))
 
 
 def _digests_of_same_size(folder: LandingFolder, files: Iterable[File], entries: Mapping[str, Entry]) -> dict[str, str]:
-    """Return the digests of the files that may be one of the ledger by their size: others cannot have its content."""
+    """Return the hashes of files whose size the ledger has; others cannot have the content of a known file."""
     sizes = {entry.file.size for entry in entries.values() if entry.digest}
     return folder.digests([file for file in files if file.size in sizes])
 
@@ -330,8 +330,8 @@ def _digests_of_same_size(folder: LandingFolder, files: Iterable[File], entries:
 def _rewritten(folder: LandingFolder, files: list[File], entries: Mapping[str, Entry]) -> list[Entry]:
     """Return new entries for files whose size or time has changed since they were accepted.
 
-    A copy of a lake has its files' content, and not their times: such a file stays what it was. Of one without rows,
-    the ledger has no digest.
+    Copying a lake changes the times of files and not their content: such a file is still accepted. The ledger has no
+    hash of a file without rows.
     """
     digests = folder.digests(files)
     old = [file for file in files if entries[file.source].digest is None]
@@ -356,7 +356,7 @@ def _version(file: File) -> tuple[int | None, int | None, int | None]:
 
 
 def _is_known(file: File, entries: Mapping[str, Entry]) -> bool:
-    """Return whether a file need not be read: it was, or it is the very version that was rejected."""
+    """Return whether a file need not be read: it was read, or this version of it was rejected."""
     entry = entries.get(file.source)
     return entry is not None and (entry.status != REJECTED or _is_same_version(entry.file, file))
 

@@ -1,4 +1,4 @@
-"""The landing folder: its finished files are listed, streamed and read, on a laptop or in a workspace."""
+"""The landing folder: the interface that lists, streams and reads landed files, on a laptop or in a workspace."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class Counted(NamedTuple):
-    """What is known of a file that was counted."""
+    """The number of a file's rows, or the reason why it cannot be read."""
 
     rows: int
     """0 if it cannot be read."""
     error: str | None
     """The reason why it cannot be read."""
     digest: str | None = None
-    """The SHA-256 of its bytes, if that was asked for and it has rows."""
+    """The SHA-256 of its bytes, if it was requested and the file has rows."""
 
 
 class LandingFolder(ABC):
@@ -40,9 +40,9 @@ class LandingFolder(ABC):
     """
 
     sweep_seconds: ClassVar[float]
-    """Least time between two listings of the folder that look for files that changed without the stream noticing."""
+    """Least time between two sweeps, which are full listings of the folder."""
     sweeps_at_start: ClassVar[bool]
-    """Whether a new process begins with such a listing, even if the last one was recent."""
+    """Whether a new process begins with a sweep, even if the last one was recent."""
 
     def __init__(self, lake: Lake) -> None:
         """Name the folder; it need not exist yet."""
@@ -83,7 +83,7 @@ class LandingFolder(ABC):
         """List the finished files as they are now; none if there is no such folder."""
 
     def other_names(self, files: list[File], known: Container[str]) -> dict[str, str]:
-        """Return which files are only another name of a file, a link, and the name under which that one is read.
+        """Return the files that are only another name, a link, of a file, and the name under which that is read.
 
         Args:
             files: the files.
@@ -99,7 +99,7 @@ class LandingFolder(ABC):
     def settle(self, step: str) -> None:
         """Correct the paths that a step's stream has listed, if the lake was moved or copied since.
 
-        Otherwise the stream lists all files once more, and repeats a micro-batch that was cut in the place before.
+        Otherwise the stream lists all files again, and repeats a micro-batch that was cut in the former place.
         """
 
     @abstractmethod
@@ -108,8 +108,8 @@ class LandingFolder(ABC):
 
         Args:
             files: the files.
-            whole: read each file to its end, as it is read into bronze; by default its footer must do.
-            with_digests: also compute the digests of files with rows.
+            whole: read each file completely, as for bronze; by default only its footer is read.
+            with_digests: also compute the hashes of files with rows.
         """
 
     def _count(self, whole: bool) -> parquet.Count:
@@ -123,9 +123,9 @@ class LandingFolder(ABC):
 
     @abstractmethod
     def append_to_bronze(self, files: list[File], append: NumberedAppend) -> None:
-        """Append files' rows to ``bronze_transactions``, in one commit: all of each, or none of any.
+        """Append files' rows to ``bronze_transactions``, in one commit: all rows of all files, or none.
 
-        It fails if a file has changed since it was listed. It adds nothing if the append's number is taken.
+        It fails if a file has changed since it was listed. It adds nothing if the append's number is already used.
         """
 
     def place_of(self, path: str, source: str) -> str:
@@ -139,7 +139,7 @@ class LandingFolder(ABC):
         return f"{self.path}/{source}" if is_own else path
 
     def holds(self, file: File) -> bool:
-        """Return whether a file's path is one of this folder; otherwise it is of another place, or landing folder."""
+        """Return whether a file is in this folder, and not in a former place or another landing folder."""
         return file.path == f"{self.path}/{file.source}"
 
     def missing(self, path: str) -> File:
@@ -148,7 +148,7 @@ class LandingFolder(ABC):
 
 
 def require_folder(path: str) -> None:
-    """Check that a folder that files land in is there.
+    """Check that a landing folder exists.
 
     Raises:
         UsageError: it is not, it may not be read, or its name is not UTF-8.

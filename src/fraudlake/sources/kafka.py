@@ -1,4 +1,4 @@
-"""Kafka: settings become a stream of a topic's messages, its offsets, its lag and readable errors."""
+"""Kafka: a topic's stream of messages, its offsets and lag, and the client's failures as readable errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MESSAGES_PER_TASK = 50_000
 
 
 def end_offsets(spark: SparkSession, settings: Settings, topic: str, flag: str, checkpoint: Path) -> dict[int, int]:
-    """Return the offset of each partition's next message; takes some seconds, also if no broker answers.
+    """Return the offset of each partition's next message; it takes some seconds, even if no broker answers.
 
     A stream with ``availableNow`` that starts at the latest offsets reads nothing and reports every partition's
     offset.
@@ -40,7 +40,7 @@ def end_offsets(spark: SparkSession, settings: Settings, topic: str, flag: str, 
         settings: brokers and the options of their client.
         topic: the topic's name.
         flag: the flag that names the topic, for messages.
-        checkpoint: a folder for the stream's checkpoint, which nothing needs afterwards.
+        checkpoint: a folder for the stream's checkpoint, which is not needed afterwards.
 
     Raises:
         FraudlakeError: the brokers or the topic cannot be reached, or refuse the credentials.
@@ -85,11 +85,11 @@ class Topic:
     def __init__(
         self, lake: Lake, checkpoint: Checkpoint, setting: Literal["topic", "fast_alerts_topic"] = "topic"
     ) -> None:
-        """Read from the checkpoint at which offsets the stream began."""
+        """Read the offsets at which the stream began from its checkpoint."""
         self._lake, self._spark, self._settings = lake, lake.session, lake.settings
         self.name: str = getattr(lake.settings, setting)
         self._flag = f"--{setting.replace('_', '-')}"
-        # The setting `starting_offsets` is about transactions; of the alerts, every one counts.
+        # The setting `starting_offsets` is for transactions; all alerts are read.
         self._starting = lake.settings.starting_offsets if setting == "topic" else "earliest"
         self._checkpoint = checkpoint.folder
         self._first = _first_offsets(self._checkpoint)
@@ -121,14 +121,14 @@ class Topic:
             .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
             .option("failOnDataLoss", settings.fail_on_data_loss)
             .option("maxRecordsPerPartition", _MESSAGES_PER_TASK)
-            # A broker is away for some seconds while it restarts.
+            # A broker is down for some seconds while it restarts.
             .option("fetchOffset.numRetries", 30)
             .load()
         )
 
     def end_offsets(self) -> dict[int, int]:
         """Return the offset of each partition's next message: :func:`end_offsets`."""
-        # Serverless compute starts no stream without a separate checkpoint.
+        # Serverless compute requires a separate checkpoint for each stream.
         with self._lake.scratch_checkpoint() as folder:
             return end_offsets(self._spark, self._settings, self.name, self._flag, folder)
 
@@ -136,7 +136,7 @@ class Topic:
         """Count the messages that are still to be read, by reading them.
 
         Args:
-            last_offsets: the last offset that bronze holds, by partition.
+            last_offsets: the last offset in bronze, by partition.
 
         Raises:
             FraudlakeError: the brokers or the topic cannot be reached, or refuse the credentials.
@@ -150,9 +150,9 @@ class Topic:
             return unread.count()
 
     def read(self, starts: Mapping[int, int], ends: Mapping[int, int]) -> DataFrame:
-        """Return the messages of partitions from some offsets to others, as rows of Spark's Kafka source.
+        """Return the messages between offsets of partitions, as rows of Spark's Kafka source.
 
-        Messages that the topic does not have any more are left out.
+        Messages that the topic no longer has are left out.
         """
         return (
             self._spark.read.format("kafka")
@@ -165,7 +165,7 @@ class Topic:
         )
 
     def read_so_far(self, silver: DataFrame, batch: int) -> tuple[DataFrame, DataFrame]:
-        """Return what the stream had read after a micro-batch: rows of silver, and the messages after those.
+        """Return the transactions read up to a micro-batch: those in silver, and the messages after them.
 
         Args:
             silver: rows of ``silver_transactions``.
@@ -179,7 +179,7 @@ class Topic:
         return silver.where(self._is_between(begins, landed)), self.read(landed, ends)
 
     def _is_between(self, begins: Mapping[int, int], ends: Mapping[int, int]) -> Column:
-        """Return a condition on rows of silver: they are of these offsets of a partition."""
+        """Return the condition that rows of silver are between these offsets of a partition."""
         conditions = (
             (F.col("source") == _source(self.name, number))
             & (F.col("position") >= begins.get(number, 0))
@@ -213,7 +213,7 @@ class Gaps:
 
     Args:
         topic: the topic's name.
-        last_offsets: the last offset that bronze holds, by partition.
+        last_offsets: the last offset in bronze, by partition.
     """
 
     def __init__(self, topic: str, last_offsets: dict[int, int]) -> None:
@@ -244,7 +244,7 @@ def last_offsets(bronze: DataFrame, topic: str) -> dict[int, int]:
 
 
 def is_read_by_stream(checkpoint: Path) -> Column:
-    """Return a condition on rows of silver: the stream of this checkpoint reads them from their topic itself."""
+    """Return the condition that the stream of this checkpoint reads rows of silver from their topic itself."""
     is_read = F.lit(False)
     for topic, partitions in (_first_offsets(checkpoint) or {}).items():
         first = F.lit(0)  # a partition added since is read from its beginning

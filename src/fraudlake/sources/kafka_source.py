@@ -1,4 +1,4 @@
-"""Kafka source: the topics that the settings name, and their lag: the messages that are still to be read."""
+"""Kafka source: the topics that the settings name, and how many of their messages are unread."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fast_alerts(lake: Lake) -> kafka.Topic:
 
 
 def lag(lake: Lake) -> int:
-    """Count the messages of the topic of transactions that bronze does not hold yet.
+    """Count the messages of the topic of transactions that bronze lacks.
 
     Raises:
         FraudlakeError: the brokers or the topic cannot be reached, or refuse the credentials.
@@ -35,7 +35,7 @@ def lag(lake: Lake) -> int:
 
 
 def fast_alerts_lag(lake: Lake) -> int:
-    """Count the messages of the topic of fast alerts that bronze does not hold yet.
+    """Count the messages of the topic of fast alerts that bronze lacks.
 
     Raises:
         FraudlakeError: the brokers or the topic cannot be reached, or refuse the credentials.

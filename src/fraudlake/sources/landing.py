@@ -1,4 +1,4 @@
-"""Landing: a folder that Flink writes becomes the list of its finished files."""
+"""Landing: lists the finished files of a folder that Flink writes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from fraudlake.sources import links
 class File:
     """A version of a file in the landing folder.
 
-    ``source`` is its path relative to that folder, as :func:`relative` writes it. Rows of the lake name their file so,
-    and do not change when the folder moves. A file is rewritten if ``size`` (bytes) or ``modified`` (microseconds
-    since 1970 UTC) differ. Both are None for a file that is gone, and for what is not a file and must not be opened: a
-    folder that is named like a file, a named pipe, a socket or a device. ``inode`` is the number that a disk gives a
-    file, which stays when the file is renamed; None in a workspace.
+    ``source`` is its path relative to that folder, as :func:`relative` writes it. Rows refer to their file by it, so
+    they do not change when the folder moves. A file is rewritten if ``size`` (bytes) or ``modified`` (microseconds
+    since 1970 UTC) differ. Both are None for a file that is gone, and for other objects that must not be opened: a
+    folder named like a file, a named pipe, a socket or a device. ``inode`` is the file's inode number on a disk, which
+    stays when the file is renamed; None in a workspace.
     """
 
     path: str
@@ -31,7 +31,7 @@ class File:
 
 
 def is_finished(path: str) -> bool:
-    """Return whether a path, relative to the landing folder, is of a file that Flink has committed.
+    """Return whether a path, relative to the landing folder, names a file that Flink has committed.
 
     It is not if the name of the file, or of a folder above it, starts with ``.`` or ``_`` or contains
     ``.inprogress.``, or ends in ``._COPYING_``: a Hadoop copy in progress, which Spark ignores too.
@@ -56,7 +56,7 @@ def files(folder: str) -> Iterator[File]:
 
 
 def current_file(path: str, folder: str) -> File | None:
-    """Return a file as it is now, without a size if it is no regular file; None if it is gone."""
+    """Return a file as it is now, without a size if it is not a regular file; None if it is gone."""
     try:
         status = os.stat(path)  # noqa: PTH116
     except OSError:
@@ -65,32 +65,32 @@ def current_file(path: str, folder: str) -> File | None:
 
 
 def file_of(path: str, folder: str, status: os.stat_result) -> File:
-    """Return a file with a status that the operating system gave."""
+    """Return a file, given the operating system's status of it."""
     return File(path, relative(path, folder), status.st_size, status.st_mtime_ns // 1000, status.st_ino)
 
 
 def missing_file(path: str, folder: str) -> File:
-    """Return a file that is gone, or is no regular file: its size and time are None."""
+    """Return a file that is gone or not regular: its size and time are None."""
     return File(path, relative(path, folder), None, None)
 
 
 def relative(path: str, folder: str) -> str:
-    """Return a path relative to the landing folder, as a text that no other path has."""
+    """Return a path relative to the landing folder, as a unique text."""
     return text(path.removeprefix(folder.rstrip("/") + "/"))
 
 
 def text(path: str) -> str:
-    """Write the bytes of a path that are no UTF-8, which Python has as surrogates, as ``//xfc``; no path has ``//``."""
+    """Write the bytes of a path that are not UTF-8, surrogates in Python, as ``//xfc``; paths never contain ``//``."""
     return re.sub("[\udc80-\udcff]", lambda byte: f"//x{ord(byte[0]) - 0xDC00:02x}", path)
 
 
 def local_path(uri: str) -> str:
-    """Strip the scheme that Hadoop puts before a path; Hadoop escapes no characters, such as blanks, ``%`` or ``#``."""
+    """Strip Hadoop's scheme from a path, in which Hadoop does not escape characters such as blanks, ``%`` or ``#``."""
     return "/" + uri.removeprefix("file:").lstrip("/")
 
 
 def uri(path: str) -> str:
-    """Return a path as in the checkpoint of Spark's file source: characters that a URI lacks are escaped (4.2)."""
+    """Return a path as in the checkpoint of Spark's file source: characters not allowed in URIs are escaped (4.2)."""
     escaped = (quote(one, safe="/;:@&=+$,_-!.~'()*") if one.isascii() or one.isspace() else one for one in path)
     return f"file://{''.join(escaped)}"
 

@@ -1,4 +1,4 @@
-"""The ledger of files: ``bronze_files`` has the outcome of every landed file, the latest entry of a file counts."""
+"""The ledger of files: ``bronze_files`` has the outcome of every landed file; the latest entry of a file counts."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Entry:
     """The outcome of a file: a row of the ledger ``bronze_files``. Of a file's entries only the one with the
     largest number counts.
 
-    ``accepted``: its ``rows`` are in bronze. ``rejected``: none are, for the reason ``error``. ``rewritten``: it was
-    accepted and has changed since; the new version is not read.
+    ``accepted``: its ``rows`` are in bronze. ``rejected``: it has no rows in bronze, for the reason ``error``.
+    ``rewritten``: it was accepted and has changed since; the new version is not read.
     """
 
     file: File
@@ -58,7 +58,7 @@ def latest(lake: Lake) -> dict[str, Entry]:
 
 
 def last_accepted(lake: Lake) -> int:
-    """Return the largest number of an entry that accepts a file; 0 if there is none."""
+    """Return the largest number of an accepted file's entry; 0 if there is no such entry."""
     (row,) = lake.query(tables.BRONZE_FILES, "max(number) AS number", f"WHERE status = '{ACCEPTED}'").to_pylist()
     return int(row["number"] or 0)
 
@@ -72,7 +72,7 @@ def append(lake: Lake, entries: list[Entry]) -> dict[str, Entry]:
 
 
 def list_rejected(lake: Lake, entries: list[Entry]) -> None:
-    """Update ``bronze_rejected_files`` to the files that are not accepted, if it differs."""
+    """Make ``bronze_rejected_files`` the list of files that are not accepted, if it differs."""
     rejected = [entry for entry in entries if entry.status != ACCEPTED]
     listed = lake.rows(tables.BRONZE_REJECTED_FILES).select(["path", "error"]).to_pylist()
     if {(row["path"], row["error"]) for row in listed} != {

@@ -1,4 +1,4 @@
-"""Links: symbolic and hard links of a landing folder become names that are not read, since their file has a name."""
+"""Links: detects the symbolic and hard links of a landing folder, so that each file is read under one name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cycles(folder: str) -> list[Path]:
 
 
 def outside_cycles(paths: Iterable[str], folder: str) -> Iterator[str]:
-    """Return the paths below a folder that pass no link to a folder above it: Spark follows such links 40 times."""
+    """Return the paths below a folder that pass no link to a folder above the link: Spark follows these 40 times."""
     is_cut: dict[str, bool] = {}
     for path in paths:
         parent = path.rpartition("/")[0]
@@ -44,10 +44,10 @@ def outside_cycles(paths: Iterable[str], folder: str) -> Iterator[str]:
 
 
 def other_names(files: list[File], names: Iterator[File], folder: str, known: Container[str]) -> dict[str, str]:
-    """Return which files are only another name of a file of the folder.
+    """Return the files that are only another name of a file in the folder.
 
-    Of the names of a file, one that is known already comes before the others, then one without a symbolic link, then
-    the first by alphabet.
+    A file is read under a name that is known already, or else one without a symbolic link, or else the first by
+    alphabet.
 
     Args:
         files: the files.
@@ -56,9 +56,9 @@ def other_names(files: list[File], names: Iterator[File], folder: str, known: Co
         known: names of files that were read before, relative to the folder.
 
     Returns:
-        The name that comes first, by the other name; both relative to the folder.
+        The name under which the file is read, by the other name; both relative to the folder.
     """
-    # To see that a file is no link takes a call of the operating system; only links need a listing.
+    # One system call shows that a file is not a link; only links need a listing of the folder.
     linked_folders = {parent for parent in {_parent(file) for file in files} if _passes_link(parent, folder)}
     linked = [file for file in files if _parent(file) in linked_folders or _is_link(file)]
     identities = {file.source: _identity(file) for file in linked}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 ANY_AGE = "100000000000d"
-"""An age for Spark's file source that no file reaches: it counts as the most milliseconds that 64 bits hold."""
+"""An age for Spark's file source that no file reaches: it becomes the largest number of milliseconds in 64 bits."""
 
 
 class LocalFolder(LandingFolder):
@@ -39,7 +39,7 @@ class LocalFolder(LandingFolder):
 
     @property
     def path(self) -> str:
-        """The folder's absolute path, in the form that Hadoop gives its paths: without ``..``, with symbolic links."""
+        """The folder's absolute path as Hadoop writes it: without ``..``, and with symbolic links."""
         return os.path.normpath(Path(self._settings.landing_path).absolute())
 
     def read_stream(self) -> DataFrame:
@@ -50,7 +50,7 @@ class LocalFolder(LandingFolder):
         """
         self.require()
         cycles = links.cycles(self.path)
-        if len(cycles) > 1:  # with two of them, a folder has 2**40 names before Linux follows no further link
+        if len(cycles) > 1:  # two of them give a folder 2**40 names before Linux stops following links
             raise UsageError(f"{cycles[0]} and {cycles[1]} are links to a folder above them: remove them")
         most_bytes, most_files = self._settings.max_bytes_per_trigger, self._settings.max_files_per_trigger
         at_most = size_in_bytes(most_bytes) if most_bytes else None
@@ -58,11 +58,11 @@ class LocalFolder(LandingFolder):
             self._lake.session.readStream.format("binaryFile")
             .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")
             .option("recursiveFileLookup", "true")
-            # Spark takes one of the two bounds only.
+            # Spark accepts only one of the two limits.
             .option("maxBytesPerTrigger" if at_most else "maxFilesPerTrigger", at_most or most_files)
             # A file that vanishes after it was listed does not stop the stream; the ledger records it.
             .option("ignoreMissingFiles", "true")
-            # By default a file older than the newest one by a week would be skipped silently.
+            # By default Spark silently skips a file that is a week older than the newest one.
             .option("maxFileAge", ANY_AGE)
         )
         return reader.load(landing.literal(self.path)).select("path", "modificationTime", "length")
@@ -81,7 +81,7 @@ class LocalFolder(LandingFolder):
         return landing.files(self.path)
 
     def other_names(self, files: list[File], known: Container[str]) -> dict[str, str]:
-        """Return which files are only another name of a file, a link, and the name under which that one is read."""
+        """Return the files that are only another name, a link, of a file, and the name under which that is read."""
         names = (file for file in self.list_files() if is_utf8(file.path))
         return links.other_names(files, names, self.path, known)
 
@@ -90,10 +90,10 @@ class LocalFolder(LandingFolder):
         return links.outside_cycles(self._listed_by(step), self.path)
 
     def _listed_by(self, step: str) -> Iterator[str]:
-        """Return what Spark's file source keeps in its checkpoint.
+        """Return the paths of files in the checkpoint of Spark's file source.
 
-        It is one JSON object a line after a line with the version, and every tenth micro-batch all of them are in one
-        file (seen in Spark 4.2).
+        Each log has a line with the version, then a JSON object per line; every tenth micro-batch has one file with all
+        earlier ones (seen in Spark 4.2).
         """
         logs = self._logs(step)
         whole = max((int(path.stem) for path in logs if path.suffix), default=-1)
@@ -109,7 +109,7 @@ class LocalFolder(LandingFolder):
     def settle(self, step: str) -> None:
         """Correct the paths that a step's stream has listed, if the lake was moved or copied since.
 
-        Otherwise the stream lists all files once more, and repeats a micro-batch that was cut in the place before.
+        Otherwise the stream lists all files again, and repeats a micro-batch that was cut in the former place.
         """
         former = "DISTINCT substr(path, 1, length(path) - length(_source_file) - 1) AS folder"
         folders = self._lake.query(tables.BRONZE_FILES, former)["folder"].to_pylist()
@@ -119,7 +119,7 @@ class LocalFolder(LandingFolder):
             for folder in before:
                 settled = settled.replace(f'"{landing.uri(folder)}/', f'"{landing.uri(self.path)}/')
             if settled != text:
-                # Hadoop's checksum is of the previous text; without a checksum it checks nothing.
+                # Hadoop's checksum is that of the previous text; without the file Hadoop checks nothing.
                 log.with_name(f".{log.name}.crc").unlink(missing_ok=True)
                 json_file.write_text(log, settled)
 
@@ -142,7 +142,7 @@ class LocalFolder(LandingFolder):
             return {file.source: digest for file, digest in digests if digest is not None}
 
     def append_to_bronze(self, files: list[File], append: NumberedAppend) -> None:
-        """Append files' rows to ``bronze_transactions``, in one commit: all of each, or none of any."""
+        """Append files' rows to ``bronze_transactions``, in one commit: all rows of all files, or none."""
         batches = (rows for file in files for rows in self._rows(file))
         rows = pa.RecordBatchReader.from_batches(self._contract.table.schema, batches)
         self._lake.writer(tables.BRONZE_TRANSACTIONS).write(rows, "append", append.transaction, append.metadata)

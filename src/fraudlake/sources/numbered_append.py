@@ -1,4 +1,4 @@
-"""Numbered append: files' rows go into bronze under a number, so that of two processes with one number one appends."""
+"""Numbered append: appends files' rows to bronze under a number, which only one process can use."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from fraudlake.lake.writer import Transaction
 
 _LATEST = 100
-"""Commits that are searched for a number: there are others between, of Kafka's rows and of maintenance."""
+"""Number of latest commits in which a number is searched; Kafka's rows and maintenance commit in between."""
 
 
 @dataclass(frozen=True)
 class NumberedAppend:
     """An append of files' rows to ``bronze_transactions``, which may be repeated.
 
-    Delta skips an append whose number, or a larger one, is in the table's log (``txnVersion``), and does not say so. So
-    each append leaves a unique name in its commit, and the appending process looks for it.
+    Delta silently skips an append if its number, or a larger one, is in the table's log (``txnVersion``). So each
+    append writes a unique name into its commit, and the appending process looks for it.
     """
 
     application: str
@@ -38,21 +38,21 @@ class NumberedAppend:
 
     @property
     def metadata(self) -> str:
-        """The text that the commit carries."""
+        """The text for the commit."""
         return json.dumps({"files_of": self.application, "number": self.number, "name": self.name})
 
     def require_commit(self, lake: Lake) -> None:
         """Check that the rows are in bronze.
 
         Raises:
-            FraudlakeError: they are not: another append had the number.
+            FraudlakeError: they are not, because another append had the number.
         """
         if all(commit.metadata != self.metadata for commit in lake.history(tables.BRONZE_TRANSACTIONS, _LATEST)):
             raise FraudlakeError("another process ingests files into this lake: let it finish, or stop it first")
 
 
 def last_number(lake: Lake, application: str) -> int | None:
-    """Return the number of the last append to bronze; None if the latest commits name none."""
+    """Return the number of the last append to bronze; None if the latest commits have no number."""
     for commit in lake.history(tables.BRONZE_TRANSACTIONS, _LATEST):
         record = commit.record
         if record.get("files_of") == application:

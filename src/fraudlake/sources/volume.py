@@ -52,7 +52,7 @@ class Volume(LandingFolder):
         return list(self._files(batch))
 
     def current(self, files: list[File]) -> list[File]:
-        """Return files as they are now; a file that is gone, or is empty now, has no size."""
+        """Return files as they are now; a file that is gone or empty has no size."""
         present = {file.source: file for file in self._present(files)}
         return [present.get(file.source) or self.missing(file.path) for file in files]
 
@@ -64,7 +64,7 @@ class Volume(LandingFolder):
         while paths:
             try:
                 return list(self._files(self._lake.session.read.format("binaryFile").load(sorted(paths))))
-            except AnalysisException as error:  # it names one path that does not exist
+            except AnalysisException as error:  # its message names a path that does not exist
                 missing = {path for path in paths if path in str(error)}
                 if not missing:
                     raise
@@ -100,7 +100,7 @@ class Volume(LandingFolder):
             yield path if Path(path).exists() else unquote(path)
 
     def settle(self, step: str) -> None:
-        """Do nothing: Auto Loader lists files of another place again, and they are known by name."""
+        """Do nothing: Auto Loader lists the files of a new place again, and the ledger knows them by name."""
 
     def count_rows(self, files: list[File], whole: bool = False, with_digests: bool = False) -> list[Counted]:
         """Count the rows of each file."""
@@ -141,7 +141,7 @@ class Volume(LandingFolder):
 
 
 def _unreadable(file: File) -> str | None:
-    """Return why a file cannot be read, as far as its name and size show; otherwise None."""
+    """Return why a file cannot be read, by its name and size; None if they show no reason."""
     if file.size is None:
         return _GONE
     if ":" in file.source:  # ".part:0.crc: Relative path in absolute URI", and all files of the read fail (Spark 4.2)

@@ -1,4 +1,4 @@
-"""Aggregate: silver and the alerts of both lanes become the tables of ``gold/``."""
+"""Aggregate: updates the tables of ``gold/`` from silver and the alerts of both lanes."""
 
 from __future__ import annotations
 

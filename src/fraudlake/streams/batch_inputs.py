@@ -1,4 +1,4 @@
-"""Batch inputs: what a micro-batch of bronze is checked against, recorded so that a repeated one decides the same.
+"""Batch inputs: the settings and table versions for checking a micro-batch, recorded so that it can be repeated.
 
 ``refine`` commits twice, first to ``silver_transactions``, then to ``silver_quarantine``. After a crash in between,
 only the first commit exists. The repeated micro-batch must then send each row to the same table as before. So the first
@@ -41,7 +41,7 @@ class BatchInputs:
 
     @classmethod
     def recorded(cls, lake: Lake, application: str, batch_id: int) -> BatchInputs | None:
-        """Return the inputs that a micro-batch's first commit carries; None if there is no such commit."""
+        """Return the inputs in a micro-batch's first commit; None if there is no such commit."""
         for commit in lake.history(tables.SILVER_TRANSACTIONS):
             record = commit.record
             if commit.is_of(application, batch_id):
@@ -49,7 +49,7 @@ class BatchInputs:
                     "timestamp_floor": record["timestamp_floor"],
                     "max_ahead": timedelta(seconds=record["max_ahead"]),
                     "warn": tuple(record["warn"]),
-                    # A commit of an earlier version has no bound, and names no columns.
+                    # Commits of earlier versions lack the limit and the columns.
                     "max_amount": record.get("max_amount", inf),
                     "columns": {name: DeclaredColumn(**column) for name, column in record.get("columns", {}).items()},
                 }
@@ -67,7 +67,7 @@ class BatchInputs:
         )
 
     def as_record(self) -> dict[str, Any]:
-        """Return the record of the first commit next to its micro-batch."""
+        """Return the record that the first commit has in addition to its micro-batch."""
         return {
             "timestamp_floor": self.settings.timestamp_floor,
             "max_ahead": self.settings.max_ahead.total_seconds(),
@@ -87,9 +87,9 @@ class _StoredVersions(duplicates.StoredTables):
     def ranges(
         self, dates: duplicates.Dates, near: Sequence[duplicates.SourceRange] = ()
     ) -> Iterable[tuple[str, int, int]]:
-        """Ask for the ranges by one query, which a laptop answers without Spark.
+        """Return the ranges by one query, for which a laptop needs no Spark.
 
-        Of quarantine every row counts, also one that is stored elsewhere: its position is known there, too.
+        Every row of quarantine counts, even if it is stored elsewhere, too, since it has the same position there.
         """
 
         def of(table: tables.Table, source: str, position: str, version: int, condition: str) -> Query:

@@ -1,4 +1,4 @@
-"""Cases: ``gold_cases`` follows ``silver_alerts``; the cases of entities with new alerts are computed again."""
+"""Cases: keeps ``gold_cases`` current by recomputing the cases of entities with new alerts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 Entity = tuple[str, str]
 """An entity and its key."""
 _FEW, _AT_ONCE = 500, 20_000
-"""Keys that a query lists, and keys of a range of them."""
+"""Most keys that a query lists, and most keys in a range of them."""
 
 
 def update(lake: Lake, entities: Collection[Entity]) -> None:
-    """Compute the cases of some entities again, and merge what has changed."""
+    """Recompute the cases of some entities, and merge the changes."""
     alerts, present = tables.SILVER_ALERTS, tables.GOLD_CASES
     first_day = machine_clock.first_day(lake, alerts.name)
     for of_alerts, of_cases in _conditions(entities):
@@ -37,7 +37,7 @@ def update(lake: Lake, entities: Collection[Entity]) -> None:
 
 
 def update_all(lake: Lake) -> None:
-    """Compute all cases again."""
+    """Recompute all cases."""
     columns = f"DISTINCT {cases.ENTITY} AS entity, {cases.ENTITY_KEY} AS entity_key"
     alerted = lake.query(tables.SILVER_ALERTS, columns).to_pylist()
     known = lake.query(tables.GOLD_CASES, "DISTINCT entity, entity_key").to_pylist()
@@ -45,7 +45,7 @@ def update_all(lake: Lake) -> None:
 
 
 def _conditions(entities: Collection[Entity]) -> Iterator[tuple[str, str]]:
-    """Return the conditions, in SQL, of ``silver_alerts`` and of ``gold_cases``, for entities or more."""
+    """Return SQL conditions on ``silver_alerts`` and ``gold_cases`` that select at least these entities."""
     keys = sorted({key for _, key in entities})
     size = _FEW if len(keys) <= _FEW else _AT_ONCE
     for begin in range(0, len(keys), size):

@@ -1,4 +1,4 @@
-"""Deliver: alerts go to a destination, and what became of each goes to ``silver_deliveries``."""
+"""Deliver: sends alerts to a destination, and records the outcome of each in ``silver_deliveries``."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ DELIVERED, DEAD = "delivered", "dead"
 _NAMED = ("alert_id", "account_id", "entity", "entity_key", "timestamp", "detected_at")
 """The columns of an alert that ``silver_deliveries`` has, too."""
 _MICRO_BATCH = "1m"
-"""Approximate size of a micro-batch: some ten thousand alerts, which are in memory together."""
+"""Approximate size of a micro-batch: some ten thousand alerts, which are in memory at once."""
 _RETRIED = 1000
-"""Dead letters that are in memory together."""
+"""Number of dead letters in memory at once."""
 
 Row = dict[str, Any]
 
@@ -61,7 +61,7 @@ def streams(lake: Lake, to: str, from_now: bool = False) -> list[Stream]:
     Args:
         lake: the lake.
         to: the destination; each has a separate checkpoint.
-        from_now: let a stream that has not begun leave out the alerts that were detected before now.
+        from_now: a stream that has not begun omits the alerts that were detected before now.
 
     Raises:
         UsageError: a setting of the destination is missing or wrong.
@@ -105,7 +105,7 @@ def step_of(to: str) -> str:
 
 
 def retry_dead(lake: Lake, to: str) -> Retried:
-    """Send the dead letters of a destination again, the oldest first, until the receiver takes none of a thousand.
+    """Send the dead letters of a destination again, the oldest first, until none of a thousand is delivered.
 
     The destination's stream may run meanwhile.
 
@@ -133,10 +133,10 @@ def retry_dead(lake: Lake, to: str) -> Retried:
 
 
 def _begin(lake: Lake, checkpoint: Checkpoint, from_now: bool) -> int | None:
-    """Return from when on alerts are delivered, in microseconds since 1970; None if all are.
+    """Return the time from which on alerts are delivered, in microseconds since 1970; None if all are.
 
-    It is recorded, because a run that finds no alert leaves no other trace of the stream's start. By a clock that is
-    ahead, the alerts of years would be left out, so it is not later than the last alert.
+    It is recorded, because a run without alerts leaves no other trace of the stream's start. It is at most just after
+    the last alert: otherwise a clock that is ahead would omit the alerts of years.
     """
     file = checkpoint.folder / "begin.json"
     if from_now and checkpoint.is_new and not file.exists():
@@ -147,7 +147,7 @@ def _begin(lake: Lake, checkpoint: Checkpoint, from_now: bool) -> int | None:
 
 
 def _deliver(lake: Lake, to: str, settings: Settings, alerts: Sequence[Row], name: str) -> pa.Table:
-    """Send those alerts that nothing holds back; return the rows of ``silver_deliveries``."""
+    """Send the alerts that are not suppressed or limited; return the rows of ``silver_deliveries``."""
     reasons = held_back(
         alerts, _sent(lake, to, settings, alerts), settings.suppress_within, settings.max_alerts_per_minute
     )
@@ -208,7 +208,7 @@ def _columns(outcome: Outcome | HeldBack) -> Row:
 
 
 def _update(lake: Lake, rows: pa.Table) -> None:
-    """Replace the rows of dead letters by their new outcomes."""
+    """Update the rows of dead letters with their new outcomes."""
     merge.merge(
         lake,
         lake.session.createDataFrame(rows),

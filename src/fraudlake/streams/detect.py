@@ -1,9 +1,9 @@
 """The detector's stream: ``silver_transactions`` → alerts, under the rules of the table of rules.
 
-Before a micro-batch is processed, the checkpoint notes the change of rules after which it evaluates. If the rules
+Before a micro-batch is processed, the checkpoint notes the latest change of the rules that it evaluates. If the rules
 have changed since, the stream is rebuilt for the same micro-batch, which then begins with the new rules. A micro-batch
-that is repeated after a crash keeps those that were noted, if it has written anything. Otherwise it takes the rules as
-they are now: so a rule that makes the stream fail can be retired.
+that is repeated after a crash uses the noted rules if it has written anything. Otherwise it uses the current rules, so
+that a rule that makes the stream fail can be retired.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ _WRITTEN = (*tables.ALERTS, tables.SILVER_QUARANTINE)
 def streams(lake: Lake, forget: DataFrame | None = None) -> list[Stream]:
     """``silver_transactions`` → ``silver_alerts``, through the stateful detector.
 
-    Alerts of rules in the shadow go to ``silver_shadow_alerts``, those that entries of a list suppress to
-    ``silver_suppressed_alerts``. If the step starts over, late rows of the stream before leave ``silver_quarantine``:
-    every row is evaluated again.
+    Alerts of shadow rules go to ``silver_shadow_alerts``, and alerts that list entries suppress to
+    ``silver_suppressed_alerts``. If the step starts over, the previous stream's late rows are deleted from
+    ``silver_quarantine``, since every row is evaluated again.
 
     Args:
         lake: the lake.
-        forget: accounts that leave the state, ``account_id``.
+        forget: accounts to remove from the state, ``account_id``.
 
     Returns:
-        The stream as its next micro-batch needs it.
+        The stream, with the rules and the change of state of its next micro-batch.
 
     Raises:
-        UsageError: a rule does not suit the columns, or it is by no entity.
+        UsageError: a rule does not suit the columns, or its entity is not declared.
     """
     checkpoint, appender = lake.checkpoint("detect"), Appender.of(lake, "detect")
     pending, first = checkpoint.pending_batch(), checkpoint.next_batch
     is_fixed = pending is not None and any(appender.commit(lake, table, pending) for table in _WRITTEN)
     rules = rule_notes.noted(lake, checkpoint, first, "transactions") if is_fixed else _rules(lake)
-    # Before the rules of the settings are written to their table: one may be impossible.
+    # Compile the rules before those of the settings are written to their table: one may be invalid.
     evaluator = alerts.Evaluator.of(lake.settings, rules.evaluated)
     difference = _difference(lake, checkpoint, first, rules, evaluator)
     new_rules = sorted({version.rule.name for version in difference.added})
@@ -137,7 +137,7 @@ def streams(lake: Lake, forget: DataFrame | None = None) -> list[Stream]:
 
 
 def _rules(lake: Lake) -> RuleSet:
-    """Return the rules of the detector: others look at predictions."""
+    """Return the rules that evaluate transactions; the others evaluate predictions."""
     return rule_table.read(lake).of_source("transactions")
 
 
@@ -145,13 +145,13 @@ class _Difference(NamedTuple):
     """How a micro-batch's rules differ from those of the one before."""
 
     added: tuple[RuleVersion, ...] = ()
-    """Versions that are new, or by another entity."""
+    """Versions that are new, or that group by another entity than before."""
     known: frozenset[int] = frozenset()
     """The numbers of the entities that had rules before."""
     dropped: frozenset[int] = frozenset()
-    """Of those whose buckets must not have any state."""
+    """The numbers of the entities that no rule uses any more, whose state is dropped."""
     changed: frozenset[int] = frozenset()
-    """Of those whose state changes."""
+    """The numbers of the entities whose state changes."""
 
 
 def _difference(
@@ -175,7 +175,7 @@ def _difference(
 
 
 def _keys(evaluator: alerts.Evaluator) -> dict[str, list[str]]:
-    """Return what the rules are by that are not by account: an entity's name and the columns of its key."""
+    """Return, for each rule that does not group by account, its entity's name and key columns."""
     return {
         str(version): [rules.by.name, *rules.by.columns]
         for rules in evaluator.by_entity.values()
@@ -190,7 +190,7 @@ def _entity(keys: Mapping[str, Sequence[str]], version: RuleVersion) -> Entity:
 
 
 def _note(lake: Lake, checkpoint: Checkpoint, batch: int, change: int, keys: Mapping[str, Sequence[str]]) -> None:
-    """Record the rules that a micro-batch evaluates, what they are by, and the position of the stream before it."""
+    """Note a micro-batch's rules, their entities, and how far the stream had read before it."""
     if (checkpoint.rules_of(batch), checkpoint.keys_of(batch)) == (change, keys):
         return
     read = rule_notes.of_silver(lake, checkpoint, batch)
@@ -208,7 +208,7 @@ def _change(
     difference: _Difference,
     forget: DataFrame | None,
 ) -> tuple[buckets.Change | None, DataFrame | None]:
-    """Return what the next micro-batch's state is to lose and to have of new rules, and the supplements of that."""
+    """Return the change of state with which the next micro-batch begins, and the rows that the change needs."""
     changes, supplements = [], []
     if difference.dropped:
         changes.append(alerts.dropping(difference.dropped, lake.settings.buckets))

@@ -1,7 +1,7 @@
-"""Groups: transactions and alerts become the aggregates by group, and alerts cases: what they touch is computed again.
+"""Groups: recomputes the groups of aggregates, and the cases, that new transactions and alerts touch.
 
-A group is always computed whole, from the current tables. So a micro-batch that is repeated after a crash and rows that
-come late give the same result as one pass over everything.
+A group is always computed whole, from the current tables. So repeated micro-batches and late rows give the same result
+as one pass over everything.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
 
 _MANY = 20_000
-"""Rows of a micro-batch for which it pays to ask whether they are most of their days."""
+"""Number of rows in a micro-batch from which it pays to count the rows of their days."""
 
 
 def shared(lake: Lake) -> list[Stream]:
@@ -40,16 +40,16 @@ def shared(lake: Lake) -> list[Stream]:
 
 
 def _stream(lake: Lake, aggregates: Sequence[GroupAggregate]) -> Stream:
-    """The aggregates' sources → their tables. The stream has the name and the checkpoint of the first of them.
+    """The aggregates' sources → their tables. The stream has the name and the checkpoint of the first aggregate.
 
-    Cases come with the aggregates of the same sources.
+    It also updates cases, if they have the same sources.
     """
     first = aggregates[0]
     has_cases = first.sources == gold.CASES.sources
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         touched = refresh.of_whole_days(lake, batch, f"{first.step}.date")
-        if batch_id == 0:  # the tables have nothing of these days
+        if batch_id == 0:  # the tables have no rows of these days
             by_day, entities = _summary(touched, first, has_cases)
             threads.call_all([partial(cases.update, lake, entities), *_updates(lake, aggregates, [*by_day])])
             return
@@ -57,7 +57,7 @@ def _stream(lake: Lake, aggregates: Sequence[GroupAggregate]) -> Stream:
             by_day, entities = _summary(touched, first, has_cases)
             rows = sum(by_day.values())
             require_again(rows)
-            # To find the groups that are touched then takes longer than to compute the others, too.
+            # If most rows of the days are new, computing every group is faster than finding the touched ones.
             is_most = rows > _MANY and 2 * rows > refresh.count(lake, [*by_day])
             updates = _updates(lake, aggregates, [*by_day], None if is_most else touched)
             threads.call_all([partial(cases.update, lake, entities), *updates])
@@ -75,7 +75,7 @@ def _stream(lake: Lake, aggregates: Sequence[GroupAggregate]) -> Stream:
 def _summary(
     touched: DataFrame, aggregate: GroupAggregate, has_cases: bool
 ) -> tuple[dict[date, int], set[cases.Entity]]:
-    """Return the number of rows of each day, and the entities that have alerts among them, by one query."""
+    """Return the number of rows of each day, and the entities with new alerts, by one query."""
     keys = [F.col(f"{aggregate.step}.date").alias("date")]
     if has_cases:
         keys.append(F.col(gold.CASES.step).alias("entity"))
@@ -91,7 +91,7 @@ def _summary(
 def _updates(
     lake: Lake, aggregates: Collection[GroupAggregate], days: list[date], touched: DataFrame | None = None
 ) -> list[Callable[[], None]]:
-    """Return what computes the groups of some days, or only those that rows touch, and merges them: a call a table."""
+    """Return a call per table that computes and merges the groups of some days, or only those in ``touched``."""
     if not days:
         return []
     rules = _rules(lake)
@@ -106,11 +106,11 @@ def _updates(
 
 
 def _take_on(lake: Lake, aggregates: Sequence[GroupAggregate]) -> None:
-    """Compute the tables that are new to a stream that has begun from all days, so that it can follow with them."""
+    """Compute tables that are new to a stream that has begun from all days; from then on the stream updates them."""
     first, *others = aggregates
     checkpoint = lake.checkpoint(first.step)
     new = [aggregate for aggregate in others if aggregate.table.name not in checkpoint.also_writes]
-    # Cases of another gap or length are computed again.
+    # A new gap or length changes all cases.
     bounds = ", ".join(map(durations.text, (lake.settings.case_gap, lake.settings.case_length)))
     of_bounds = [f"{gold.CASES.table.name} {bounds}"] if first.sources == gold.CASES.sources else []
     if not new and {*of_bounds} <= {*checkpoint.also_writes}:
@@ -129,14 +129,14 @@ def recompute(
     days: list[date],
     alerts: DataFrame | None = None,
 ) -> None:
-    """Compute the groups of some days again, and remove those that have no transaction any more.
+    """Recompute the groups of some days, and remove groups that no longer have a transaction.
 
     Args:
         lake: the lake.
         aggregate: the aggregate.
-        transactions: those that count.
+        transactions: the transactions to aggregate.
         days: the days.
-        alerts: those that count, if not all do.
+        alerts: the alerts to aggregate; by default all.
     """
     computed = _computed(lake, aggregate, transactions, days, _rules(lake), alerts)
     refresh.replace_days(lake, computed, aggregate, days)

@@ -1,4 +1,4 @@
-"""Lanes: the alerts of the fast lane and of the exact lane become ``gold_lane_agreement``."""
+"""Lanes: updates ``gold_lane_agreement`` from the alerts of the fast lane and of the exact lane."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def stream(lake: Lake) -> Stream:
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         touched = batch.where("date IS NOT NULL").groupBy("date").agg(F.max("is_fast").alias("is_fast")).collect()
-        # Alerts of only the exact lane are pending until the fast one raises another alert.
+        # Pending alerts of only the exact lane can change only when the fast lane raises another alert.
         lanes = lane_agreement.LANES if any(row["is_fast"] for row in touched) else ("fast",)
         _compare(lake, {row["date"] for row in touched} | _pending_days(lake, lanes))
 
@@ -42,25 +42,25 @@ def stream(lake: Lake) -> Stream:
         write,
         reads=AGGREGATE.sources,
         persist=False,
-        # An alert of only the fast lane need not become one of the exact lane, which would start a micro-batch.
+        # If the exact lane never raises a pending alert of the fast lane, no micro-batch would settle it.
         after=lambda: _compare(lake, _pending_days(lake, ("fast",))),
     )
 
 
 def _pending_days(lake: Lake, lanes: Iterable[str]) -> set[date]:
-    """Return the days with alerts that only one of some lanes has, and the other one may have later."""
+    """Return the days with alerts that so far only one of some lanes has raised, and the other one still may."""
     condition = " OR ".join(f"only_{lane}_pending > 0" for lane in lanes)
     rows = lake.query(AGGREGATE.table, "DISTINCT date", f"WHERE {condition}")
     return set(rows["date"].to_pylist())
 
 
 def recompute(lake: Lake, days: Iterable[date], messages: DataFrame | None = None) -> None:
-    """Compare the lanes on some days again; nothing happens in a lake that does not compare them.
+    """Compare the lanes on some days again, if the lake compares them.
 
     Args:
         lake: the lake.
         days: the days.
-        messages: ``bronze_fast_alerts``, if it is not to be taken as it is.
+        messages: the rows to use instead of the current ``bronze_fast_alerts``.
     """
     if not lake.checkpoint(AGGREGATE.step).is_new:
         _compare(lake, set(days), messages)
@@ -77,12 +77,12 @@ def _compare(lake: Lake, days: set[date], messages: DataFrame | None = None) -> 
     live = [version.rule for version in rules_of_lake.live if version.rule.by == ACCOUNT]
     rules = {rule.name: rule.within for rule in live if isinstance(rule, SmallThenLargeRule)}
     rules |= {rule.name: rule.last or timedelta(0) for rule in live if isinstance(rule, ThresholdRule)}
-    # Rows that an alert depends on may be before its day, and rows that explain it even before these.
+    # An alert may depend on rows before its day, and rows still earlier may explain it.
     beside = 1 + max((look_back.days for look_back in rules.values()), default=0)
     numbers = {day.toordinal() + distance for day in chosen for distance in range(-beside, beside + 1)}
     near = [date.fromordinal(number) for number in sorted(numbers) if 1 <= number <= date.max.toordinal()]
     sent = lake.read(tables.BRONZE_FAST_ALERTS) if messages is None else messages
-    # The fast lane goes by no entries, so an alert that they suppress counts as one of the exact lane.
+    # The fast lane ignores list entries, so an alert that they suppress counts as one of the exact lane.
     suppressed = lake.read(tables.SILVER_SUPPRESSED_ALERTS).where("NOT is_shadow").drop("entry_id", "is_shadow")
     raised = lake.read(tables.SILVER_ALERTS).unionByName(suppressed)
     raised = raised.where(F.to_date("timestamp").isin([literals.day(one) for one in chosen]))

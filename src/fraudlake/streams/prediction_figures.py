@@ -1,4 +1,4 @@
-"""Prediction figures: predictions and verdicts become the model's quality and drift, by day and version."""
+"""Prediction figures: computes the model's quality and drift, by day and version, from predictions and verdicts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _DAYS = list(prediction_quality.DAYS)
 _READ = ("transaction_id", "account_id", "timestamp", "amount", *_DAYS, "label", "prediction", "probability")
 _FEW, _AT_ONCE = 1_000_000, 250_000
-"""Predictions of a day that this process reads, since Spark reads a day that has more, and of days together."""
+"""Most predictions of a day that this process reads (Spark reads a larger day), and of several days together."""
 Group = tuple["date", str]
 """A day (UTC) and a model version."""
 
@@ -50,7 +50,7 @@ def stream(lake: Lake) -> Stream:
         if decided_on:
             scored = lake.query(tables.GOLD_FRAUD_PREDICTIONS, f"DISTINCT {', '.join(_DAYS)}", _on(decided_on))
             groups |= {(row["date"], row["model_version"]) for row in scored.to_pylist()}
-        # The figures of a batch's own days are the last to be written: a repeated one finds the same older days.
+        # Write the figures of the batch's own days last, so that a repeated batch finds the same older days.
         for part in (_matured(lake, groups), groups):
             if part:
                 versions = sorted({version for _, version in part})
@@ -66,7 +66,7 @@ def stream(lake: Lake) -> Stream:
 
 
 def _matured(lake: Lake, groups: Collection[Group]) -> set[Group]:
-    """Return older groups in which transactions have become genuine since figures were written; of chargebacks."""
+    """Return older groups whose transactions have become genuine since their figures; only with chargebacks."""
     if not lake.settings.are_chargebacks or not groups:
         return set()
     last = max(day for day, _ in groups)
@@ -84,9 +84,9 @@ def _matured(lake: Lake, groups: Collection[Group]) -> set[Group]:
 
 
 def genuine_until(lake: Lake) -> datetime | None:
-    """Return the time of the latest prediction that is genuine without a verdict, at that of the newest prediction.
+    """Return the time up to which predictions without a verdict count as genuine, given the newest prediction.
 
-    None if nothing is scored.
+    None if there are no predictions.
     """
     (newest,) = lake.query(tables.GOLD_FRAUD_PREDICTIONS, "max(date) AS day").to_pylist()
     if newest["day"] is None:
@@ -98,7 +98,7 @@ def genuine_until(lake: Lake) -> datetime | None:
 
 
 def measure(lake: Lake, groups: Collection[Group], profiles: dict[str, Profile]) -> None:
-    """Compute quality and drift of days and versions, each whole, and merge the figures into their tables."""
+    """Compute quality and drift of whole days by version, and merge the figures into their tables."""
     dates = {day for day, _ in groups}
     if not dates:
         return
@@ -125,7 +125,7 @@ def measure(lake: Lake, groups: Collection[Group], profiles: dict[str, Profile])
 
 
 def _lots(totals: dict[date, int]) -> Iterator[list[date]]:
-    """Put days together, as far as they have no more than :data:`_AT_ONCE` rows; a day with more is alone."""
+    """Combine days up to :data:`_AT_ONCE` rows; a day with more is alone."""
     lot: list[date] = []
     for day in sorted(totals):
         if lot and sum(totals[one] for one in [*lot, day]) > _AT_ONCE:
@@ -139,7 +139,7 @@ def _lots(totals: dict[date, int]) -> Iterator[list[date]]:
 def _of_few(
     lake: Lake, dates: list[date], profiles: dict[str, Profile], until: datetime | None = None
 ) -> tuple[pa.Table, pa.Table]:
-    """Return quality and drift of days, computed in this process: each query of Spark takes longer than that."""
+    """Return quality and drift of days, computed in this process, which takes less time than a query of Spark."""
     decided = lake.query(tables.SILVER_VERDICTS, ", ".join(verdicts.CHOSEN_BY), _on(dates))
     latest = verdicts.latest_of(decided)
     names = dict.fromkeys((*_READ, *(name for profile in profiles.values() for name in profile["shapes"])))

@@ -1,4 +1,4 @@
-"""Refine: rows of bronze become valid transactions in silver, or go to quarantine with their reasons."""
+"""Refine: writes the valid rows of bronze to silver, and the others to quarantine with their reasons."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def streams(lake: Lake) -> list[Stream]:
             overlapping_sources = position_index.overlapping_sources(summary, stored)
             may_hold_duplicates = summary.may_hold_duplicates(overlapping_sources)
             rows = duplicates.with_duplicate_reasons(checked, summary, overlapping_sources, stored)
-            # The search for duplicates joins: its result is written to two tables, and computed once.
+            # Finding duplicates takes joins, and both tables need the result: compute it once.
             with persisted(rows) if may_hold_duplicates else nullcontext():
                 written = []
                 if summary.valid:

@@ -1,7 +1,7 @@
-"""Refresh: an aggregate follows its sources; only the groups that a micro-batch touched are recomputed.
+"""Refresh: finds the groups that new rows touch, and replaces their rows in an aggregate.
 
-A group is always computed whole, from the current tables. So a micro-batch that is repeated after a crash and rows that
-come late give the same result as one pass over everything.
+A group is always computed whole, from the current tables. So repeated micro-batches and late rows give the same result
+as one pass over everything.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def groups_of(rows: DataFrame, source: Table, aggregates: Iterable[Aggregate]) -
 
 
 def of_whole_days(lake: Lake, batch: DataFrame, day: str) -> DataFrame:
-    """Leave out late rows of days whose other rows may have left silver: these days cannot be computed again."""
+    """Drop late rows of days whose other rows may have been removed: these days cannot be computed again."""
     first_day = _first_day(lake)
     return batch if first_day is None else batch.where(F.col(day) >= literals.day(first_day))
 
@@ -61,7 +61,7 @@ def count(lake: Lake, days: list[date]) -> int:
 
 
 def of_groups(computed: DataFrame, groups: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Leave of computed groups those of the given keys."""
+    """Filter computed groups by the given keys."""
     is_one = _same_group(keys, "computed", "groups")
     return computed.alias("computed").join(groups.alias("groups"), on=is_one, how="left_semi")
 
@@ -72,12 +72,12 @@ def on_dates(rows: DataFrame, dates: list[date]) -> DataFrame:
 
 
 def _same_group(keys: Sequence[str], one: str, other: str) -> list[Column]:
-    """Return the conditions that two rows are of one group, given their aliases; a null is a value like any other."""
+    """Return the conditions that two rows, given their aliases, have the same keys; nulls are equal."""
     return [F.col(f"{one}.{key}").eqNullSafe(F.col(f"{other}.{key}")) for key in keys]
 
 
 def replace_days(lake: Lake, computed: DataFrame, aggregate: Aggregate, days: list[date]) -> None:
-    """Replace rows of some days of an aggregate by computed ones."""
+    """Replace an aggregate's rows of some days by computed ones."""
     with persisted(computed, eager=False):
         present = on_dates(lake.read(aggregate.table), days).alias("present")
         is_same = _same_group(aggregate.keys, "present", "computed")

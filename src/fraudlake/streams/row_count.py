@@ -1,4 +1,4 @@
-"""Row count: a query's progress, or the commits that it made, become the number of its rows and micro-batches."""
+"""Row count: counts a query's rows and micro-batches from its progress or, if that has none, from commits."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RowCount:
             self.rows, self.batches = rows, batch - self._first
 
     def _rows_of(self, table: Table, begin: int | None, end: int) -> int:
-        """Return how many rows a stream reads of a table's versions from ``begin``, or all, to before ``end``."""
+        """Return how many rows of a table a stream reads from version ``begin``, or the first, to before ``end``."""
         if begin is None:
             return self._lake.count(table, version=end - 1)
         commits = new_rows(self._lake.history(table), begin)

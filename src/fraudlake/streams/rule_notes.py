@@ -1,4 +1,4 @@
-"""Rule notes: a stream's checkpoint says after which change of rules a micro-batch evaluates, and what it had read."""
+"""Rule notes: a stream's checkpoint records which rules a micro-batch evaluates, and how far it had read before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def of_silver(lake: Lake, checkpoint: Checkpoint, batch: int) -> dict[str, int | None]:
     """Return how far a stream had read silver before a micro-batch: ``silver_version``, ``newest`` and ``watermark``.
 
-    These are the table's version, and the newest event time in it, microseconds. The watermark is null.
+    They are the table's version, and the newest event time in it, in microseconds. The watermark is null.
     """
     version = checkpoint.version_read(batch - 1, lake.identity(tables.SILVER_TRANSACTIONS))
     newest = None if version is None else of_version(lake, tables.SILVER_TRANSACTIONS, version, silver.newest)
@@ -27,10 +27,10 @@ def of_silver(lake: Lake, checkpoint: Checkpoint, batch: int) -> dict[str, int |
 
 
 def noted(lake: Lake, checkpoint: Checkpoint, batch: int, source: Source) -> RuleSet:
-    """Return the rules that a micro-batch was noted to evaluate, of those that look at transactions or predictions."""
+    """Return the rules noted for a micro-batch that evaluate transactions, or predictions."""
     return rule_table.read(lake, change_noted(checkpoint, batch)).of_source(source)
 
 
 def change_noted(checkpoint: Checkpoint, batch: int) -> int:
-    """Return the change after which a micro-batch was noted to evaluate; before there were notes, it was the first."""
+    """Return the change of rules noted for a micro-batch; without a note, the first one."""
     return checkpoint.rules_of(batch) or 1

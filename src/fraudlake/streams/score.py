@@ -1,4 +1,4 @@
-"""Score: transactions from silver, or straight from Kafka, become predictions under the champion."""
+"""Score: scores transactions with the champion, from silver or directly from Kafka."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 FROM_KAFKA = "score_kafka"
 _FEW = 100_000
-"""Verdicts that each task may have, so that the rows of their days need no exchange to meet them."""
+"""Number of verdicts up to which they are broadcast, so that the join with their transactions needs no exchange."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -52,7 +52,7 @@ def streams(lake: Lake, from_topic: bool = False, forget: DataFrame | None = Non
 
     Raises:
         NoModelError: there is no champion yet.
-        FraudlakeError: it cannot be used.
+        FraudlakeError: the champion cannot be used.
     """
     champion = _champion(lake)
     scoring = _from_kafka(lake) if from_topic else _from_silver(lake, forget)
@@ -79,8 +79,8 @@ def _from_silver(lake: Lake, forget: DataFrame | None) -> Stream:
     raising = ScoreAlerts.of(lake, "score")
     score = _scorer(lake, "silver", raising)
     kafka_checkpoint = lake.checkpoint(FROM_KAFKA)
-    # Rows that the stream from Kafka scores count only as their accounts' history here. Without such a stream no row is
-    # left out, and the rows stay packed.
+    # This stream does not score the rows that the stream from Kafka scores, but needs them as history. Without that
+    # stream no row is filtered out, and the rows stay packed.
     not_covered = None if kafka_checkpoint.is_new else ~kafka.is_read_by_stream(kafka_checkpoint.folder)
 
     seen, first = _SeenVerdicts.of(lake, "score"), lake.checkpoint("score").next_batch
@@ -125,7 +125,7 @@ def _from_silver(lake: Lake, forget: DataFrame | None) -> Stream:
 
 
 def _new_features(lake: Lake, step: str) -> list[str]:
-    """Return the names of the declared features that the next micro-batch is the first to compute."""
+    """Return the names of declared features that the next micro-batch computes for the first time."""
     checkpoint = lake.checkpoint(step)
     done = checkpoint.next_batch - 1
     before = json.loads(checkpoint.features_of(done) or "[]") if done >= 0 else []
@@ -133,7 +133,7 @@ def _new_features(lake: Lake, step: str) -> list[str]:
 
 
 def _scorer(lake: Lake, scored_from: str, raising: ScoreAlerts) -> Write:
-    """Return what scores a micro-batch under the champion, and raises the alerts of its predictions."""
+    """Return the function that scores a micro-batch with the champion and raises alerts of the predictions."""
     threshold, champion = lake.settings.threshold, published.Champion()
 
     def write(lake: Lake, rows: DataFrame, batch_id: int) -> None:
@@ -158,13 +158,13 @@ def _note(lake: Lake, step: str) -> None:
 
 @dataclass(frozen=True)
 class _SeenVerdicts:
-    """The verdicts that features of fraud see until the stream is rebuilt; the state has them."""
+    """The version of the verdicts that features of fraud use until the stream is rebuilt."""
 
     step: str
     pending: int | None
-    """The micro-batch that is repeated: it sees what it saw before, if it has written anything."""
+    """The micro-batch that is repeated; it uses the same version as before if it has written anything."""
     version: int | None
-    """That of ``silver_verdicts``; None: no feature sees labels."""
+    """The version of ``silver_verdicts``; None if no feature uses labels."""
 
     @classmethod
     def of(cls, lake: Lake, step: str) -> _SeenVerdicts:
@@ -184,7 +184,7 @@ class _SeenVerdicts:
             checkpoint.note_verdicts(checkpoint.next_batch, self.version)
 
     def require_latest(self, lake: Lake, batch_id: int) -> None:
-        """Have the stream rebuilt if there are other verdicts now."""
+        """Have the stream rebuilt if the verdicts have changed."""
         if self.version is None or batch_id == self.pending:
             return
         if lake.version(tables.SILVER_VERDICTS) != self.version:
@@ -201,9 +201,9 @@ class _SeenVerdicts:
         return renewed
 
     def new(self, lake: Lake, is_whole: bool) -> DataFrame | None:
-        """Return the decided transactions that the state lacks; with ``is_whole``, all that it must have.
+        """Return the labelled transactions that the state lacks; with ``is_whole``, all that it must have.
 
-        They are of transactions that windows of later ones may have.
+        Only transactions are returned that are in the windows of later ones.
         """
         if self.version is None:
             return None
@@ -227,14 +227,14 @@ class _SeenVerdicts:
 def _read_once(verdicts: DataFrame) -> tuple[int, list[date]]:
     """Return the number of verdicts and the days of their transactions.
 
-    Their files may be gone: to find that in the micro-batch that needs them would end the stream.
+    It reads them now because their files may be gone, and a failure in the micro-batch would end the stream.
     """
     (row,) = verdicts.agg(F.count("decided_at").alias("number"), F.collect_set("date").alias("days")).collect()
     return row["number"], row["days"]
 
 
 def _after(lake: Lake, verdicts: DataFrame, version: int | None) -> DataFrame:
-    """Return the verdicts that an earlier version of the table did not have; all if that is not known."""
+    """Return the verdicts that an earlier version of the table lacks; all if that version is not known."""
     if version is None:
         return verdicts
     columns = ["transaction_id", "verdict", "decided_at"]
@@ -249,10 +249,10 @@ def _after(lake: Lake, verdicts: DataFrame, version: int | None) -> DataFrame:
 
 
 def _require_unchanged(changed: Sequence[bool], first: int, batch_id: int) -> None:
-    """Have the stream rebuilt after the micro-batch whose state has changed.
+    """Have the stream rebuilt once the micro-batch that changed its state is done.
 
     Raises:
-        OutdatedError: it is done.
+        OutdatedError: that micro-batch is done.
     """
     if batch_id != first and any(changed):
         raise OutdatedError
@@ -261,9 +261,9 @@ def _require_unchanged(changed: Sequence[bool], first: int, batch_id: int) -> No
 def _changes(
     lake: Lake, seen: _SeenVerdicts, tiles_of: Callable[[int], DataFrame | None], forget: DataFrame | None = None
 ) -> features.Changes:
-    """Return how the state changes in the next micro-batch, as if the stream had always computed its features.
+    """Return the changes that give the next micro-batch the state of a stream that always computed these features.
 
-    ``tiles_of`` computes the tiles of the rows that the stream had read after a micro-batch.
+    ``tiles_of`` computes the tiles of all rows that the stream has read up to a micro-batch.
     """
     checkpoint = lake.checkpoint(seen.step)
     done, has_features = checkpoint.next_batch - 1, bool(lake.settings.features)
@@ -302,7 +302,7 @@ def _tiled(lake: Lake, step: str) -> set[str]:
 
 def _declared(lake: Lake) -> str:
     declared = [feature.model_dump(mode="json") for feature in lake.settings.features]
-    # Tiles of fraud are others then: they begin anew, from the rows that the stream has read.
+    # The source of labels changes the tiles of fraud: they are computed again, from the rows that the stream has read.
     of_labels = [{"labels": lake.settings.labels}] if _are_chargebacks(lake) else []
     return json_text.dumps([*declared, *of_labels])
 
@@ -366,14 +366,14 @@ def _of_messages(landed: DataFrame, settings: Settings) -> DataFrame:
 
 
 def _tiles_of_topic(lake: Lake, topic: kafka.Topic, done: int) -> DataFrame:
-    """Return the tiles of the transactions that the stream has read, from silver and, if it is behind, the topic."""
+    """Return the tiles of the transactions that the stream has read, from silver and, if silver lags, the topic."""
     landed, later = topic.read_so_far(lake.read(tables.SILVER_TRANSACTIONS), done)
     transactions = _of_messages(later, lake.settings)
     return features.tiles_of(landed.select(*transactions.columns).unionByName(transactions), lake.settings)
 
 
 def _alerts_of_one(lake: Lake, other: str) -> dict[tables.Table, str]:
-    """Return the alerts that only this stream can have raised: none if the other one has begun."""
+    """Return the condition on alerts that only this stream can have raised: empty if the other one has begun."""
     return dict.fromkeys(tables.ALERTS, "kind = 'model'") if lake.checkpoint(other).is_new else {}
 
 
@@ -383,7 +383,7 @@ def _fixed(lake: Lake) -> dict[str, object]:
 
 
 def _without_duplicates(lake: Lake, batch: DataFrame) -> DataFrame:
-    """Drop transactions whose producer's id came before; ids derived from the source position are unique."""
+    """Drop transactions whose producer's id came earlier; ids derived from the source position are unique."""
     if not has_rows(batch.where(F.col("transaction_id") != silver.derived_id("source", "position"))):
         return batch
     first = Window.partitionBy("transaction_id").orderBy("source", "position")

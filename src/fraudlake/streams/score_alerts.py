@@ -1,8 +1,7 @@
-"""Score alerts: the predictions of a micro-batch become alerts of the rules of the kind ``model``.
+"""Score alerts: raises the alerts of rules of the kind ``model`` from a micro-batch's predictions.
 
-The alerts are of the predictions as they were committed, so a micro-batch that is repeated after a crash raises them of
-the same ones, also if the champion has changed since. The checkpoint notes its rules; see
-:mod:`~fraudlake.streams.rule_notes`.
+They are raised from the committed predictions, so a micro-batch that is repeated after a crash raises the same alerts,
+even if the champion has changed since. The checkpoint notes its rules; see :mod:`~fraudlake.streams.rule_notes`.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScoreAlerts:
-    """Raises the alerts of a stream's micro-batches, from one on until the rules change."""
+    """Raises the alerts of a stream's micro-batches until the rules change."""
 
     step: str
     appender: Appender
     rules: RuleSet
     is_fixed: bool
-    """Whether the micro-batch is repeated under the rules that were noted for it."""
+    """Whether the micro-batch is a repetition, which uses the rules that were noted for it."""
 
     @classmethod
     def of(cls, lake: Lake, step: str) -> ScoreAlerts:
         """Return the alerts of the next micro-batch.
 
-        One that is repeated keeps its rules if it has written alerts, or predictions that were to raise none. Otherwise
-        it takes the rules as they are now: so a rule that makes the stream fail can be retired.
+        A repeated micro-batch uses its former rules if it has written alerts, or predictions without rules. Otherwise
+        it uses the current rules, so that a rule that makes the stream fail can be retired.
         """
         appender = Appender.of(lake, step)
         pending = appender.repeated
@@ -60,7 +59,7 @@ class ScoreAlerts:
         return cls(step, appender, rules, is_fixed=True)
 
     def note(self, lake: Lake) -> None:
-        """Note in the checkpoint the rules of the next micro-batch, if there are any now, or were before it."""
+        """Note the rules of the next micro-batch in the checkpoint, if there are rules now or were before."""
         checkpoint = lake.checkpoint(self.step)
         batch = checkpoint.next_batch
         if self.rules.evaluated:
@@ -69,7 +68,7 @@ class ScoreAlerts:
             self._note(lake, self.rules.change)
 
     def note_latest(self, lake: Lake) -> None:
-        """Note that the next micro-batch evaluates the rules as they are now."""
+        """Note that the next micro-batch evaluates the current rules."""
         self._note(lake, rule_table.latest_change(lake))
 
     def _note(self, lake: Lake, change: int) -> None:
@@ -84,7 +83,7 @@ class ScoreAlerts:
         checkpoint.note_rules(batch, change, read, {})
 
     def require_current(self, lake: Lake, batch_id: int) -> None:
-        """Check that a micro-batch is to evaluate these rules.
+        """Check that these rules are the current ones, which a new micro-batch evaluates.
 
         Raises:
             OutdatedError: the rules have changed.
@@ -93,18 +92,18 @@ class ScoreAlerts:
             raise OutdatedError
 
     def record(self, model: Model, scored_at: datetime) -> dict[str, Any]:
-        """Return what the commit of a micro-batch's predictions records, if they are to raise alerts."""
+        """Return the record for the commit of a micro-batch's predictions; empty if no rule evaluates them."""
         return {"model_version": model.number, "scored_at": scored_at.isoformat()} if self.rules.evaluated else {}
 
     def raise_alerts(self, lake: Lake, batch_id: int) -> None:
-        """Append the alerts of a micro-batch's predictions, which are committed; those that entries suppress apart."""
+        """Append the alerts of a micro-batch's committed predictions; suppressed alerts go to their own table."""
         versions = self.rules.evaluated
         commit = self.appender.commit(lake, tables.GOLD_FRAUD_PREDICTIONS, batch_id) if versions else None
         if commit is None or "scored_at" not in commit.record:
             return
         profiles = published.profiles(lake, [commit.record["model_version"]])
         append = partial(self._append, lake, batch_id, profiles, commit)
-        # The version is gone if somebody has removed it before a cut micro-batch was repeated.
+        # The version may have been removed before an interrupted micro-batch is repeated.
         if of_version(lake, tables.GOLD_FRAUD_PREDICTIONS, commit.version, append) is None:
             append(lake.read(tables.GOLD_FRAUD_PREDICTIONS))
 
@@ -130,7 +129,7 @@ class ScoreAlerts:
 
 
 def _has_written(lake: Lake, appender: Appender, batch_id: int) -> bool:
-    """Return whether a micro-batch has written alerts, or predictions that were to raise none."""
+    """Return whether a micro-batch has written alerts, or predictions without rules."""
     scored = appender.commit(lake, tables.GOLD_FRAUD_PREDICTIONS, batch_id)
     raises_none = scored is not None and "scored_at" not in scored.record
     return raises_none or any(appender.commit(lake, table, batch_id) for table in tables.ALERTS)

@@ -36,7 +36,7 @@ Progress = Callable[[str, int, int], None]
 class Stream:
     """One streaming query: ``rows``, a streaming DataFrame, are handed to ``write`` micro-batch by micro-batch.
 
-    They are asked for once there is something to do: for a table that has nothing new, Spark need not even start.
+    ``rows`` is called only if there are rows to read, so Spark need not start for tables without new rows.
     ``explain`` turns Spark's message of a failure into one line for the user, or returns None. ``before`` is called
     once this process holds the step's lock, before the first micro-batch; ``after`` is called after the last one.
     """
@@ -47,20 +47,20 @@ class Stream:
     reads: tuple[Table, ...] = ()
     """Tables that the stream reads; it refuses to continue if one was replaced by another table of the same name."""
     writes: Mapping[Table, str] = field(default_factory=dict)
-    """Rows that only this stream can have written: conditions in SQL by table, empty for all of its rows. If there are
-    any, a new checkpoint is refused."""
+    """SQL conditions, by table, on rows that only this stream can have written; an empty one means all rows. If there
+    are such rows, a new checkpoint is refused."""
     fixed: Mapping[str, object] = field(default_factory=dict)
     """Settings that the state depends on; they cannot change once the stream has begun."""
     persist: bool = True
-    """Whether a micro-batch's rows are persisted before ``write``; not needed if it uses them once or persists
-    them itself."""
+    """Whether a micro-batch's rows are persisted before ``write``; not needed if it uses them once or persists them
+    itself."""
     waits: bool = False
-    """Whether rows wait in the state for the watermark, which can pass them without new rows."""
+    """Whether rows wait in the state for the watermark, so that the stream must run even without new rows."""
     explain: Callable[[str], str | None] = lambda failure: None
     before: Hook = lambda: None
     after: Hook = lambda: None
     taken: Callable[[int], int] | None = None
-    """Returns how many rows its commits took from a micro-batch on; not needed if it takes all rows of its tables."""
+    """Returns how many rows it has read from a micro-batch on; not needed if it reads all rows of its tables."""
     renewed: Callable[[], Stream] | None = None
     """Returns the corrected stream after a micro-batch raised :class:`OutdatedError`."""
 
@@ -71,7 +71,7 @@ class OutdatedError(Exception):
 
 @dataclass(frozen=True)
 class Done:
-    """Result of a stream: rows read from its source, and micro-batches that had any."""
+    """Result of a stream: the number of rows read from its source, and of micro-batches with rows."""
 
     step: str
     rows: int
@@ -79,7 +79,7 @@ class Done:
 
 
 def independent(streams: Iterable[Stream]) -> list[list[Stream]]:
-    """Return streams in groups, in their order: no stream of a group reads what another one of the group writes."""
+    """Return streams in groups, in their order; no stream of a group reads a table that another one of it writes."""
     groups: list[list[Stream]] = []
     for stream in streams:
         read = {table.name for table in stream.reads}
@@ -141,7 +141,7 @@ def run(
                             del ended[stream.step]
                     if len(ended) == len(queries) or any(ended.values()):
                         break
-                # A query that is stopped below may fail because of that, and repeats its micro-batch next time.
+                # Stopping a query below may make it fail; it repeats its micro-batch next time.
                 failures = {} if stop.is_requested() else {step: query.exception() for step, query in queries.items()}
                 if stop.is_requested():
                     _await_commits(lake, queries)
@@ -169,13 +169,13 @@ def run(
 
 
 def advice(failure: str, kind: str, names: Collection[str], remedy: str) -> str | None:
-    """Return what to do about a failure in a micro-batch that begins with new rules or features.
+    """Return the remedy for a failure in a micro-batch that begins with new rules or features.
 
     Args:
         failure: Spark's message.
         kind: a rule or a feature.
-        names: those that are new; None is returned if there are none.
-        remedy: what takes one of them back.
+        names: the new ones; None is returned if there are none.
+        remedy: the command that takes one of them back.
     """
     if not names:
         return None
@@ -213,7 +213,7 @@ def _require_checkpoint(lake: Lake, stream: Stream) -> None:
 
 
 def _unread_rows(lake: Lake, stream: Stream) -> float:
-    """Return how many rows a stream has to read, infinite if unknown; to start a query for none takes seconds."""
+    """Return how many rows a stream has to read, infinite if unknown: starting a query without rows takes seconds."""
     checkpoint = lake.checkpoint(stream.step)
     if not stream.reads or checkpoint.is_new or checkpoint.pending_batch() is not None:
         return math.inf
@@ -221,7 +221,7 @@ def _unread_rows(lake: Lake, stream: Stream) -> float:
     rows: float = 0
     for table in stream.reads:
         version, history = unread.get(ids[table.name]), lake.history(table)
-        # The log may be cleaned up beyond what the stream has read.
+        # Delta may have removed unread commits from the log.
         if version is None or version < min(commit.version for commit in history):
             return math.inf
         rows += sum(commit.rows or math.inf for commit in new_rows(history, version))
@@ -246,14 +246,14 @@ def micro_batch(lake: Lake, stream: Stream) -> Callable[[DataFrame, int], None]:
 
     If a stateful stream repeats a micro-batch after a crash, its rows are computed even if they were written before:
     Spark refuses a micro-batch whose stateful step has not run (STATE_STORE_COMMIT_VALIDATION_FAILED, seen in 4.2).
-    After a signal no further micro-batch begins: to stop a query waits for the one that is in Python.
-    A ``BaseException`` that is no ``Exception``, such as a panic of delta-rs, is raised as a ``RuntimeError``: Spark
-    does not notice the former and waits forever.
+    After a signal no further micro-batch begins, since stopping a query waits for the micro-batch that Python runs.
+    A ``BaseException`` that is not an ``Exception``, such as a panic of delta-rs, is raised as a ``RuntimeError``:
+    otherwise Spark does not notice it and waits forever.
     """
     step_write = _persisting(stream.write) if stream.persist else stream.write
-    # A micro-batch that is persisted is counted anyway.
+    # Persisting a micro-batch counts its rows anyway.
     repeated = lake.checkpoint(stream.step).pending_batch() if stream.fixed and not stream.persist else None
-    step = stream.step  # the stream has frames, which cannot travel to another process
+    step = stream.step  # the stream has DataFrames, which cannot be pickled
 
     def write(batch: DataFrame, batch_id: int) -> None:
         try:

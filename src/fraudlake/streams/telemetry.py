@@ -1,4 +1,4 @@
-"""Telemetry: Spark's reports on micro-batches become records of the log, and OpenMetrics at a loopback address."""
+"""Telemetry: publishes Spark's reports on micro-batches in the log, and as OpenMetrics at a loopback address."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 class Observer(Protocol):
-    """Learns of what streams do."""
+    """Receives the events of streams."""
 
     def started(self, step: str) -> None:
         """Note that a stream runs."""
@@ -31,17 +31,17 @@ class Observer(Protocol):
 
 
 def of(lake: Lake) -> list[Observer]:
-    """Return who learns of a lake's streams: the log, and the metrics if the settings name an address.
+    """Return the observers of a lake's streams: the log, and the metrics if the settings name an address.
 
     Raises:
-        UsageError: nothing can be served at the address.
+        UsageError: the address cannot be served.
     """
     address = lake.settings.metrics_address
     return [Records(), _served(address, lake.name)] if address else [Records()]
 
 
 class Records:
-    """Writes records of the log."""
+    """Writes events to the log."""
 
     def started(self, step: str) -> None:
         """Record that a stream runs."""
@@ -61,10 +61,10 @@ class Records:
 
 
 class Metrics:
-    """Counts for a scraper."""
+    """Metrics for a scraper, such as Prometheus."""
 
     def __init__(self, lake: str) -> None:
-        """Begin with nothing counted."""
+        """Register the metrics."""
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
         self.registry = registry = CollectorRegistry()

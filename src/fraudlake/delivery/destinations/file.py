@@ -1,4 +1,4 @@
-"""File: events become files of JSON lines, each of them whole from the moment that it has its name."""
+"""File: writes events as JSON lines; a file gets its final name once it is complete."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 MOST_LINES = 10_000
-"""Lines after which a micro-batch continues in another file."""
+"""Most lines of a file; a larger micro-batch has several files."""
 
 
 class FileSink:
     """Writes ``alerts-NAME-PART.jsonl`` into a folder of this machine; a repetition writes the same files again.
 
     Args:
-        folder: the folder; it is made if it is not there.
+        folder: the folder; it is created if necessary.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -34,7 +34,7 @@ class FileSink:
         self._folder = folder
 
     def send(self, events: Sequence[Event], name: str) -> list[Outcome]:
-        """Write files; each gets its name when it is on the disk."""
+        """Write files; each gets its final name once it is on the disk."""
         for part, start in enumerate(range(0, len(events), MOST_LINES)):
             lines = [event.as_json(one) for one in events[start : start + MOST_LINES]]
             self._write(f"alerts-{name}-{part:04}.jsonl", lines)
@@ -53,7 +53,7 @@ class FileSink:
 class VolumeSink:
     """Writes a folder ``alerts-NAME`` of text files into a volume; a repetition writes the same folder again.
 
-    Spark writes it, and gives its files their names when all are written: a micro-batch's own process need not see the
+    Spark writes it, and renames its files once all are written: the micro-batch's own process needs no access to the
     volume.
 
     Args:
@@ -80,5 +80,5 @@ def sink(settings: Settings, lake: Lake) -> Sink:
     return VolumeSink(folder, lake.session) if lake.is_in_workspace else FileSink(Path(folder).absolute())
 
 
-# Its folder is not its own: `forget` searches it, too.
+# The folder is a shared setting, since `forget` searches it, too.
 DESTINATION = Destination("file", sink, shared=("delivery_folder",))

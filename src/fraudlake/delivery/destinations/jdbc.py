@@ -1,4 +1,4 @@
-"""Database: each event's data becomes a row of a table, inserted or updated by its id."""
+"""Database: the destination that upserts each event's data into a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka: each event becomes a message of a topic."""
+"""Kafka: the destination that sends each event to a topic."""
 
 from __future__ import annotations
 

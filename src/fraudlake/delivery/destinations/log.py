@@ -1,4 +1,4 @@
-"""Log: each event becomes a line of the process's log."""
+"""Log: writes each event as a line of the process's log."""
 
 from __future__ import annotations
 

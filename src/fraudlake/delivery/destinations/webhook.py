@@ -1,4 +1,4 @@
-"""Webhook: events are posted to an address."""
+"""Webhook: the destination that posts events to an address."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Webhook(BaseModel):
 
 
 def _require_safe(url: SecretStr, allow_http: bool) -> None:
-    """Refuse a webhook's address without TLS, outside this machine and unless it is allowed; it is not shown.
+    """Refuse a webhook's address without TLS, unless it is on this machine or allowed; the message does not show it.
 
     Raises:
-        ValueError: the address is refused, or is none.
+        ValueError: the address is refused or invalid.
     """
     try:
         parts = urlsplit(url.get_secret_value())

@@ -1,4 +1,4 @@
-"""Ingest: landed files, or the messages of a Kafka topic, become rows of bronze, each once."""
+"""Ingest: appends landed files, or the messages of a Kafka topic, to bronze, each once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def streams(lake: Lake, retry_rejected: bool = False) -> list[Stream]:
 
     Args:
         lake: the lake.
-        retry_rejected: first read rejected files again that can be read now.
+        retry_rejected: first retry rejected files.
 
     Raises:
         UsageError: a checkpoint belongs to another topic.
@@ -31,6 +31,6 @@ def streams(lake: Lake, retry_rejected: bool = False) -> list[Stream]:
 
 
 def source_of(settings: Settings) -> Source:
-    """Return where transactions come from: the module of this folder that the setting ``source`` names."""
+    """Return the source of transactions: the module of this folder that the setting ``source`` names."""
     source: Source = import_module(f"{__name__}.{settings.source}").SOURCE
     return source

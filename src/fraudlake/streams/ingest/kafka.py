@@ -1,4 +1,4 @@
-"""Kafka: the messages of a topic become rows; those of the fast lane's topic, too, if it is set."""
+"""Kafka: appends the messages of a topic to bronze, and those of the fast lane's topic if it is set."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def _streams(lake: Lake, retry_rejected: bool) -> list[Stream]:
 def _of_topic(
     lake: Lake, step: str, topic: kafka.Topic, table: Table, columns: Sequence[str], compute: Compute
 ) -> Stream:
-    """Return the stream that appends what ``compute`` makes of some columns of Spark's Kafka source to a table."""
+    """Return the stream that appends to a table the rows that ``compute`` parses from Spark's Kafka source."""
     appender = Appender.of(lake, step)
-    # With fail_on_data_loss the stream stops at a gap: there is none to log.
+    # With fail_on_data_loss the stream stops at a gap, so there are no gaps to log.
     skips = not lake.settings.fail_on_data_loss
     gaps = kafka.Gaps(topic.name, kafka.last_offsets(lake.read(table), topic.name)) if skips else None
 

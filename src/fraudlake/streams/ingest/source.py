@@ -1,4 +1,4 @@
-"""Source: where transactions come from, as a module of this folder declares it."""
+"""Source: the declaration that each module of this folder makes of a source of transactions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """Where transactions come from."""
+    """A source of transactions."""
 
     streams: Callable[[Lake, bool], list[Stream]]
-    """Returns the streams that append to bronze; with True, after reading rejected files again that can be read now.
+    """Returns the streams that append to bronze; with True, they first retry rejected files.
 
     It raises a UsageError if a checkpoint belongs to another source, and a FraudlakeError if there is nothing to read,
     now or ever.
     """
     require: Callable[[Settings], None] = lambda settings: None
-    """Raises a UsageError before Spark starts, if nothing can come under these settings."""
+    """Raises a UsageError, before Spark starts, if the settings cannot give any rows."""
     unread: Callable[[Lake], int | None] = lambda lake: None
-    """Counts the transactions that bronze does not hold yet; None if the ledger of files counts them."""
+    """Counts the transactions that bronze lacks; None if the ledger of files counts them."""
