@@ -1,4 +1,4 @@
-"""The program: handles signals from its first moment, before other modules are loaded."""
+"""The entry point of the program: it handles signals before it loads any other module."""
 
 from __future__ import annotations
 

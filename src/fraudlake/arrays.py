@@ -1,4 +1,4 @@
-"""Arrays: columns of Arrow as arrays of NumPy with their nulls, and numbers for the keys that rows have."""
+"""Arrays: converts Arrow columns to NumPy arrays with their nulls, and encodes the keys of rows as numbers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def vector_of(column: pa.ChunkedArray) -> Vector:
 
 
 def keyed(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column in which equal keys are equal bits: zeros of both signs are one key, and so are all NaN."""
+    """Normalize a column so that equal keys have equal bits: zeros of both signs are one key, and so are all NaN."""
     if not pa.types.is_floating(column.type):
         return column
     return pc.if_else(pc.is_nan(column), float("nan"), pc.add(column, 0.0))

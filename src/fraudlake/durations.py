@@ -33,7 +33,7 @@ def microseconds(duration: timedelta) -> int:
 
 
 def text(duration: timedelta) -> str:
-    """Return a time span as a person writes it, such as ``10 seconds``."""
+    """Format a time span as a person would write it, such as ``10 seconds``."""
     for unit in ("day", "hour", "minute"):
         number, rest = divmod(duration, timedelta(seconds=_SECONDS[unit]))
         if number and not rest:

@@ -20,7 +20,7 @@ _NUMBERS = 4095
 def number(name: str) -> int:
     """Return the number of an entity in the state of streams: 0 for the account, otherwise 1 to 4095.
 
-    It depends on the name alone, so that entities may come and go.
+    It depends on the name alone, so entities may be added and removed.
     """
     return 0 if name == ACCOUNT else 1 + zlib.crc32(name.encode()) % _NUMBERS
 
@@ -32,5 +32,5 @@ def key_text(values: Mapping[str, Any]) -> str:
 
 
 def title(name: str) -> str:
-    """Return an entity's name as a sentence begins with it."""
+    """Return an entity's name as the first word of a sentence."""
     return name.replace("_", " ").capitalize()

@@ -26,7 +26,7 @@ class UsageError(FraudlakeError):
 
 
 def first_line(error: Exception | str, limit: int = 300) -> str:
-    """Return the first line of a message that is not blank; the name of the error's class if there is none."""
+    """Return the first line of a message that is not blank; if there is none, the name of the error's class."""
     lines = (line.strip() for line in str(error).splitlines())
     return next((line for line in lines if line), "" if isinstance(error, str) else type(error).__name__)[:limit]
 

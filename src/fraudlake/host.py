@@ -1,4 +1,4 @@
-"""The host: this machine's folders, user and environment, as a local Spark needs them."""
+"""The host: prepares this machine's folders, user name and environment for a local Spark."""
 
 from __future__ import annotations
 

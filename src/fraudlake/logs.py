@@ -88,7 +88,7 @@ class StandardError:
         return getattr(sys.stderr, name)
 
     def isatty(self) -> bool:
-        """Return whether it is a terminal for people."""
+        """Return whether it is an interactive terminal."""
         return not are_json() and sys.stderr.isatty()
 
     def write(self, text: str) -> int:

@@ -214,7 +214,7 @@ def _number(value: float, _: object = None) -> str:
 
 
 def _numbers(axis: Axis, values: Any) -> None:
-    """Write plain numbers on an axis, and whole ones if all values are whole."""
+    """Label an axis with plain numbers, and with whole ones if all values are whole."""
     axis.set_major_locator(
         MaxNLocator("auto", steps=[1, 2, 5, 10], integer=bool(np.all(np.mod(values, 1) == 0)), min_n_ticks=2)
     )

@@ -35,7 +35,7 @@ DECLARATION = """[columns]
 merchant_id = { from = "merchantId", type = "string" }
 terminal_id = { from = "terminalId", type = "bigint" }
 device_id = { from = "deviceId", type = "string" }"""
-"""The setting that brings them into bronze and silver."""
+"""The setting that adds these fields to bronze and silver."""
 
 SMALL_BELOW, LARGE_ABOVE = 1.0, 500.0
 SECOND = 1_000_000  # in microseconds, as all times below
@@ -127,7 +127,7 @@ class Traffic:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the rows: ``SCHEMA``, and ``COLUMNS`` if they are wanted."""
+        """The columns of the rows: ``SCHEMA``, with ``COLUMNS`` if ``columns`` is set."""
         return pa.schema([*SCHEMA, *COLUMNS]) if self.columns else SCHEMA
 
     def __post_init__(self) -> None:

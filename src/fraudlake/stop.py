@@ -29,7 +29,7 @@ class StoppedError(BaseException):
         self.exit_code = 128 + number
         self.doing = doing
         self.progress = ""
-        """Which parts of the command are done, and which are left."""
+        """The parts of the command that are done, and those that are left."""
         self.then = "what is committed stays, and the same command does the rest"
         """What happens next."""
 

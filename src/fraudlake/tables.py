@@ -324,7 +324,7 @@ SILVER_SUPPRESSED_ALERTS = replace(
     ]
 )
 ALERTS = (SILVER_ALERTS, SILVER_SHADOW_ALERTS, SILVER_SUPPRESSED_ALERTS)
-"""The alerts of all rules: each is in one of these tables."""
+"""The tables of alerts; each alert is in exactly one of them."""
 SILVER_LIST_ENTRIES = Table(
     "silver_list_entries",
     "An entry of a list, or its early end: the list says what happens to payments of a key.",
@@ -615,7 +615,7 @@ TABLES = (
     GOLD_ROW_REMOVALS,
     GOLD_FORGOTTEN,
 )
-"""The tables of this module; each aggregate of gold declares its own."""
+"""The tables of this module; each gold aggregate declares its own table elsewhere."""
 
 STREAMED = {
     table.name
@@ -632,7 +632,7 @@ STREAMED = {
 
 _WITH_DECLARED = {table.name for table in (BRONZE_TRANSACTIONS, SILVER_TRANSACTIONS, SILVER_QUARANTINE)}
 RESERVED_NAMES = {name for table in TABLES if table.name in _WITH_DECLARED for name in table.column_names}
-"""The names that no column of the setting ``columns`` can have."""
+"""The names that a column of the setting ``columns`` cannot have."""
 
 
 def with_declared(
@@ -640,7 +640,7 @@ def with_declared(
 ) -> Table:
     """Return a table with the columns that the settings declare, if it is a table that has them.
 
-    Declared columns have the same name in bronze, silver and quarantine; predictions have the declared features, which
+    Declared columns have the same name in bronze, silver and quarantine. Predictions have the declared features, which
     are given with their types.
     """
     if table.name == GOLD_FRAUD_PREDICTIONS.name:

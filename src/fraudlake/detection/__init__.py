@@ -1,1 +1,1 @@
-"""Detection: rules, evaluated by a stateful stream over buckets of accounts."""
+"""Detection: evaluates rules in a stateful stream over buckets of accounts."""

@@ -1,7 +1,7 @@
-"""Silver alerts: the stateful detector turns the stream of valid transactions into alerts.
+"""Silver alerts: runs the stateful detector over the stream of valid transactions.
 
-Rules of the kind ``small_then_large`` are evaluated by :mod:`~fraudlake.detection.detector`, those of other kinds by
-:mod:`~fraudlake.detection.live_rules`.
+:mod:`~fraudlake.detection.detector` evaluates rules of the kind ``small_then_large``, and
+:mod:`~fraudlake.detection.live_rules` evaluates all others.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 OPEN_FLAGS = "open_flags"
-"""The name, in the state, of the open flags; checkpoints have it."""
+"""The name of the open flags in the state; checkpoints contain it."""
 STATE = {OPEN_FLAGS: detector.FLAGS, "rules": live_rules.STATE}
-"""The tables of a bucket's state; there is one for rules even without any, so that what the last one left goes."""
+"""The tables of a bucket's state; ``rules`` exists even without rules, so that the state of the last is dropped."""
 GRACE = detector.microseconds(600)
-"""Grace period in the order of arrival: how long, in event time (microseconds), an expired flag stays open for rows out
-of order."""
+"""Grace period in the order of arrival: how long an expired flag stays open for rows out of order, in microseconds of
+event time."""
 NOTHING: buckets.State = {name: schema.empty_table() for name, schema in STATE.items()}
 """The state of a bucket before its first rows."""
 _RULE = pa.schema([("rule", pa.string()), ("rule_version", pa.int64()), ("is_shadow", pa.bool_())])
 
 _OUTPUT = pa.schema(
     [
-        *_RULE,  # null for a row that came too late
+        *_RULE,  # null for a row that was too late
         ("account_id", pa.string()),
         ("transaction_id", pa.string()),
         ("time", pa.int64()),
@@ -97,7 +97,7 @@ class EntityRules:
         return pa.concat_tables(alerts), {OPEN_FLAGS: open_flags, "rules": needed}
 
     def without_accounts(self, state: buckets.State, accounts: Collection[str]) -> buckets.State:
-        """Return a bucket's state without accounts."""
+        """Return a bucket's state without the given accounts."""
         others = {
             name: buckets.without(table, "account_id", accounts) for name, table in state.items() if name != "rules"
         }
@@ -135,10 +135,10 @@ class EntityRules:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Evaluates rules of all kinds on the rows of a bucket, which is of some entity."""
+    """Evaluates rules of all kinds on the rows of a bucket; each bucket belongs to one entity."""
 
     by_entity: Mapping[int, EntityRules]
-    """The rules of each entity that rows are sent to, by its number."""
+    """The rules by the number of their entity, for each entity that gets rows."""
     further: Mapping[str, pa.Field]
     """The further columns of silver, each with its field in :attr:`rows`."""
     buckets_each: int
@@ -146,13 +146,13 @@ class Evaluator:
 
     @classmethod
     def of(cls, settings: Settings, versions: Sequence[RuleVersion]) -> Evaluator:
-        """Return the evaluator of rules under some settings, of which it needs entities, columns, order and buckets.
+        """Return the evaluator of rules; of the settings it needs entities, columns, order and buckets.
 
-        In event-time order the account has rows anyway, since its buckets say which rows are late; without rules they
-        keep none.
+        In event-time order the account's buckets always get rows, since they decide which rows are late. Without rules
+        they store none.
 
         Raises:
-            UsageError: a rule does not suit the columns, or it is by no entity.
+            UsageError: a rule does not fit the columns, or groups by no entity.
         """
         live = live_rules.LiveRules.by_entity(settings, versions)
         pairs: dict[Entity, list[tuple[RuleVersion, SmallThenLargeRule]]] = defaultdict(list)
@@ -191,11 +191,11 @@ class Evaluator:
 
     @property
     def keys(self) -> list[buckets.Key]:
-        """What the rows are packed by."""
+        """The keys by which rows are packed into buckets."""
         return [rules.by.key for rules in self.by_entity.values()]
 
     def columns(self, may_be_late: bool) -> list[Column]:
-        """Select :attr:`rows` from silver, then hashes of keys. A value that no output can need is sent as null."""
+        """Select :attr:`rows` from silver, then hashes of keys. Values that the output never needs are sent as null."""
         rules = self.by_entity.values()
         amount, is_whole = F.col("amount"), any(of_entity.live is not None for of_entity in rules)
         of_pairs = (rule.is_small(amount) | rule.is_large(amount) for one in rules for _, rule in one.pairs)
@@ -219,9 +219,9 @@ class Evaluator:
 
         Args:
             bucket: the number of the bucket.
-            state: the tables of :data:`STATE`, as the micro-batch before returned them.
+            state: the tables of :data:`STATE`, as the previous micro-batch returned them.
             rows: new rows, :attr:`rows`.
-            now: no later row has an earlier event time, microseconds; in the order of arrival hardly any has.
+            now: no later row has an earlier event time (microseconds); in the order of arrival, few have.
 
         Returns:
             The alerts, in the columns of the detector's output, and the new state.
@@ -243,10 +243,10 @@ def detector_output(
     Args:
         silver: a stream of ``silver_transactions``.
         settings: the declared columns, the order, how late a row may be, and the number of buckets.
-        evaluator: of the rules; by default those of the settings.
+        evaluator: evaluates the rules; by default those of the settings.
         change: applied to the state of every bucket in each micro-batch; usually none.
-        changed: the entities, by number, whose buckets are processed for it even without rows.
-        supplements: what the change reads of each bucket, :data:`~fraudlake.detection.buckets.SUPPLEMENTS`.
+        changed: the entities, by number, whose buckets the change applies to even without new rows.
+        supplements: the input of the change for each bucket, :data:`~fraudlake.detection.buckets.SUPPLEMENTS`.
 
     Returns:
         A stream of alerts and of rows that came too late: :func:`alerts` and :func:`late` select from it.
@@ -271,24 +271,24 @@ def detector_output(
 
 
 def bound_milliseconds(settings: Settings) -> int:
-    """Return how much older than the newest event time a row may be, in whole milliseconds as Spark counts."""
+    """Return how much older than the newest event time a row may be, in whole milliseconds, like Spark's watermark."""
     return math.ceil(settings.max_out_of_orderness / timedelta(milliseconds=1))
 
 
 def detector_output_of_history(
     silver: DataFrame, settings: Settings, versions: Sequence[RuleVersion], tasks: int, now: int
 ) -> DataFrame:
-    """Apply rules to transactions that are there, in event-time order.
+    """Apply rules to stored transactions, in event-time order.
 
     Args:
-        silver: rows of ``silver_transactions``, from as far before those that matter as the rules look back.
+        silver: rows of ``silver_transactions``, with as much earlier history as the rules look back.
         settings: the declared columns.
         versions: the rules.
         tasks: how many tasks share the accounts.
         now: as for :meth:`Evaluator.evaluate`.
 
     Returns:
-        What :func:`alerts` selects from; no row is late.
+        The detector's output, for :func:`alerts`; no row is late.
     """
     evaluator = Evaluator.of(settings, versions)
     selected = silver.select(*evaluator.columns(may_be_late=False))
@@ -317,11 +317,11 @@ def _of_history(selected: DataFrame, evaluator: Evaluator, rules: EntityRules, t
 
 
 FORGOTTEN = "forgotten"
-"""The name of the supplement with the accounts, ``account_id``, that :func:`forgetting` leaves out."""
+"""The name of the supplement with the accounts (``account_id``) that :func:`forgetting` removes."""
 
 
 def forgetting(evaluator: Evaluator) -> buckets.Change:
-    """Return what leaves accounts out of the state."""
+    """Return a change that removes accounts from the state."""
 
     def change(bucket: int, state: buckets.State, supplements: buckets.Supplements) -> buckets.State:
         rules = evaluator.by_entity.get(buckets.entity_of(bucket, evaluator.buckets_each))
@@ -336,7 +336,7 @@ def forgetting(evaluator: Evaluator) -> buckets.Change:
 
 
 def dropping(entities: Collection[int], number_of_buckets: int) -> buckets.Change:
-    """Return what leaves the state of entities, given by their numbers, empty."""
+    """Return a change that empties the state of entities, which are given by their numbers."""
 
     def change(bucket: int, state: buckets.State, supplements: buckets.Supplements) -> buckets.State:
         is_dropped = buckets.entity_of(bucket, number_of_buckets) in entities
@@ -348,8 +348,8 @@ def dropping(entities: Collection[int], number_of_buckets: int) -> buckets.Chang
 def alerts(detector_output: DataFrame, is_shadow: bool = False, columns: Iterable[str] = ()) -> DataFrame:
     """Return the alerts in the columns of ``silver_alerts``: times in UTC, ``seconds_between`` in event time.
 
-    What describes the small transaction is null in alerts of other kinds than ``small_then_large``. ``is_shadow``
-    selects the alerts of rules in the shadow instead; further ``columns`` of the output follow.
+    The columns of the small transaction are null unless the kind is ``small_then_large``. ``is_shadow`` selects the
+    alerts of shadow rules instead; further ``columns`` of the output follow.
     """
     time, seconds = F.timestamp_micros("time"), (F.col("time") - F.col("small_time")) / 1_000_000
     seconds_text = F.regexp_replace(F.format_string("%.3f", seconds), r"\.?0+$", "")
@@ -399,7 +399,7 @@ def alerts(detector_output: DataFrame, is_shadow: bool = False, columns: Iterabl
 
 
 def entity_and_key() -> tuple[Column, Column]:
-    """Return ``entity`` and ``entity_key``; where they are null, an alert is by account."""
+    """Return ``entity`` and ``entity_key``; if the output has null there, the entity is the account."""
     return (
         F.coalesce("entity", F.lit(ACCOUNT)).alias("entity"),
         F.coalesce("entity_key", "account_id").alias("entity_key"),
@@ -419,7 +419,7 @@ def _transaction(variable: Column, transaction_id: Column, time: Column, amount:
 def alert_id(rule: str, first: str, second: str) -> Column:
     """Make an id from a rule's name and two transactions' ids, all given as columns' names.
 
-    The three are joined by ``|``. If a producer's id contains that, the length of the first id marks its end.
+    They are joined by ``|``. If a producer's id contains ``|``, the length of the first id marks its end.
     """
     length = F.when(F.concat(first, second).contains("|"), F.length(first))
     return F.sha2(F.concat_ws("|", rule, length.cast("string"), first, second), 256).substr(1, 32)
@@ -451,7 +451,7 @@ def _in_event_time(evaluator: Evaluator, bound_milliseconds: int) -> buckets.Tim
     def step(bucket: int, state: buckets.State, rows: pa.Table, watermark: int) -> tuple[pa.Table, buckets.State]:
         split = detector.split_by_watermark(state[buckets.WAITING], rows, watermark, bound)
         number = buckets.entity_of(bucket, evaluator.buckets_each)
-        # The watermark is the stream's, so a row is late for all entities or for none; it is output once.
+        # All entities share the stream's watermark, so a row is late for all or for none; it is output once.
         output = [_late_rows(split.late)] if number == buckets.ACCOUNT.entity else []
         if number not in evaluator.evaluated:
             return pa.concat_tables([_OUTPUT.empty_table(), *output]), buckets.empty(state)

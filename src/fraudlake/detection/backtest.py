@@ -1,4 +1,4 @@
-"""Backtest: a rule over a range of history becomes its alerts and their figures."""
+"""Backtest: evaluates a rule over a range of history, and counts its alerts."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 ROWS_OF_TASK = 250_000
-"""Transactions that a task of a backtest or a replay holds in memory, about."""
+"""Approximate number of transactions that a task of a backtest or a replay has in memory."""
 _ORDER = ("time", "account_id", "transaction_id")
 _MATCHES = 10_000
 
 
 def backtest(lake: Lake, rule: Rule, first: date | None, last: date | None) -> tuple[Report, DataFrame]:
-    """``silver_transactions`` of a range of days, both included → the figures of a rule, and its alerts.
+    """Evaluate a rule over ``silver_transactions`` of a range of days (inclusive); return its figures and its alerts.
 
-    The figures are counted in the tasks. The alerts, :func:`alerts`, are evaluated again if somebody reads them. Those
-    that entries of a list suppress are only counted.
+    The tasks count the figures. Reading the alerts (:func:`alerts`) evaluates the rule again. Alerts that list entries
+    suppress are only counted.
     """
     in_range = truth.condition("date", first, last)
     history = truth.of_range(lake, in_range)
@@ -67,7 +67,7 @@ def without_suppressed(
         entries: rows of ``silver_list_entries``; None if there are none.
         rule: the rule.
         history: the transactions of the range.
-        frauds: number of these that are fraud by a verdict.
+        frauds: number of transactions in the range that a verdict calls fraud.
     """
     if entries is None:
         return report(rule, tallies(raised), history, frauds), raised
@@ -78,7 +78,7 @@ def without_suppressed(
 
 
 def tallies(alerts: DataFrame) -> list[dict[str, Any]]:
-    """Count alerts, :data:`evidence.COLUMNS` and ``verdicts``, in tasks that share their keys; see :class:`Tally`."""
+    """Count alerts (:data:`evidence.COLUMNS` and ``verdicts``) in tasks, partitioned by key; see :class:`Tally`."""
 
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _tallied(pa.Table.from_batches([batch]) for batch in batches)
@@ -113,7 +113,7 @@ def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> Dat
         The columns of :data:`evidence.COLUMNS`, in no order.
 
     Raises:
-        UsageError: the rule does not suit the columns.
+        UsageError: the rule does not fit the columns.
     """
     return _evaluated(silver, rule, settings, tasks, evidence.NEEDS, _batches, evidence.COLUMNS)
 
@@ -132,13 +132,13 @@ def _evaluated(
     made: Callable[[Iterable[pa.Table]], Iterator[pa.RecordBatch]],
     schema: str,
 ) -> DataFrame:
-    """Return what is made in each task of its alerts, which it gets some at a time."""
+    """Apply ``made`` to the alerts of each task, in chunks, and return its output."""
     columns, entities = query_columns(settings.columns), settings.entities
     compiled = rule.compile(columns, entities)
     by = rule_entity.of_evaluated(rule, compiled.partition_by, settings)
 
     def parts(table: pa.Table) -> Iterator[pa.Table]:
-        # A rule travels to the task; a compiled one holds functions of numpy, which do not.
+        # Rules can be sent to tasks, but compiled rules cannot: they contain functions of NumPy.
         of_rows = rule.compile(columns, entities)
         raised = of_rows.evaluate(table).alerts
         for begin in range(0, len(raised), evidence.AT_ONCE):
@@ -157,7 +157,7 @@ def _evaluated(
 
 
 def matches_in_order(rule: Rule, alerts: DataFrame) -> Iterator[str]:
-    """Return the :func:`matches` of alerts, :data:`evidence.COLUMNS`, by time, some at a time."""
+    """Yield the :func:`matches` of alerts (:data:`evidence.COLUMNS`) in the order of time, in chunks."""
     time, *others = _ORDER
     rows = alerts.select(F.unix_micros(time).alias(time), *others, "measures").orderBy(*_ORDER).toLocalIterator()
     while part := [row.asDict() for row in islice(rows, _MATCHES)]:
@@ -165,9 +165,9 @@ def matches_in_order(rule: Rule, alerts: DataFrame) -> Iterator[str]:
 
 
 def matches(rule: Rule, alerts: pa.Table) -> list[str]:
-    """Return alerts as a JSON object each, in which values are written as Flink prints them.
+    """Return a JSON object for each alert, with values as Flink prints them.
 
-    A pattern gives what its query selects, by default the columns of ``PARTITION BY`` and the measures, without the
+    A pattern returns what its query selects, by default the columns of ``PARTITION BY`` and the measures, without the
     number of rows of a long match. An alert of a threshold or of a score also has ``accountId``, ``dt`` and
     ``transaction_id`` of the transaction that completed it.
     """

@@ -1,9 +1,9 @@
-"""Buckets: rows become one Arrow slice per bucket of accounts, so that state costs one call a bucket, not one a row.
+"""Buckets: packs rows into an Arrow slice per bucket of accounts, so that state costs one call per bucket, not per row.
 
-PySpark hands a stateful processor each row as a Python tuple (seen in 4.2). A slice is one binary value instead: it
-passes the exchange as such, and the processor opens it as arrays.
+PySpark hands a stateful processor each row as a Python tuple (seen in 4.2). A slice is a single binary value: it passes
+the exchange unchanged, and the processor opens it as arrays.
 
-Other entities have buckets, too: the numbers of the buckets of entity 1 follow those of the account, which is entity 0.
+Other entities have buckets, too: the account is entity 0, and the numbers of the buckets of entity 1 follow its own.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 PACKED = "bucket INT, payload BINARY"
 SUPPLEMENTS = "bucket INT, name STRING, supplement BINARY"
-"""Payloads of further rows for the state of buckets, such as that of new rules, each with a name of what they are."""
+"""Named payloads of further rows for the state of buckets, such as the state of new rules."""
 
 
 class Key(NamedTuple):
-    """What rows are packed by: the number of an entity, and the column with the 64-bit hash of its key."""
+    """A key by which rows are packed: the number of an entity, and the column with the 64-bit hash of its key."""
 
     entity: int
     column: str
@@ -40,7 +40,7 @@ ACCOUNT = Key(0, "account")
 NUMBER = "row_number"
 """The column with the numbers of rows."""
 _NUMBER_BITS = 33
-"""A task numbers its rows in so many bits, as Spark's ``monotonically_increasing_id``, which no stream may call."""
+"""Bits of the row numbers within a task, as in ``monotonically_increasing_id``, which streams may not call."""
 
 
 def key_hash(columns: Sequence[str]) -> Column:
@@ -49,7 +49,7 @@ def key_hash(columns: Sequence[str]) -> Column:
 
 
 def entity_of(bucket: int, buckets: int) -> int:
-    """Return the number of the entity that a bucket is of; ``buckets`` is the number of buckets of each."""
+    """Return the number of the entity of a bucket; ``buckets`` is the number of buckets per entity."""
     return bucket // buckets
 
 
@@ -69,9 +69,9 @@ def pack(
             its remainder by ``buckets`` is the bucket within those of the entity.
         buckets: the number of buckets of an entity.
         every: the entities each of whose buckets gets a null payload first, so that all are processed.
-        keys: what the rows are packed by. A row whose hash is null is left out for that entity.
-        numbered: add the column :data:`NUMBER`, a number that no other row has, by which the parts of a row that are
-            computed for different entities find each other.
+        keys: the keys by which rows are packed. A row whose hash is null is left out for that entity.
+        numbered: add the column :data:`NUMBER`, a unique number by which the parts of a row that are computed for
+            different entities are joined again.
 
     Returns:
         ``bucket, payload``: from each Arrow batch of the input, one row for each bucket that has rows in it.
@@ -102,7 +102,7 @@ def pack(
 
 
 def packed_batch(batch: pa.RecordBatch, schema: pa.Schema, buckets: int, keys: Sequence[Key]) -> pa.RecordBatch:
-    """Pack an Arrow batch as :func:`pack` says: it has the columns of ``schema`` first."""
+    """Pack an Arrow batch as :func:`pack` does; its first columns are those of ``schema``."""
     columns = [
         column.dictionary_encode() if pa.types.is_dictionary(field.type) else column
         for field, column in zip(schema, batch.columns, strict=False)
@@ -138,8 +138,8 @@ def supplemented(packed: DataFrame, supplements: DataFrame | None) -> DataFrame:
     """Add supplements to the packed rows of a stream; they travel from task to task, never through a closure.
 
     A closure of more than 1 MB becomes a broadcast, which the process that asks a processor for its schema does not
-    load (seen in Spark 4.2). Every payload of a bucket is joined, and only the null one finds supplements: so both
-    sides are divided by bucket once, as the state is.
+    load (seen in Spark 4.2). All payloads of a bucket are joined, but only the null one matches supplements. So both
+    sides are partitioned by bucket only once, like the state.
 
     Args:
         packed: from :func:`pack`, with a null payload for each bucket that may have supplements.
@@ -153,7 +153,7 @@ def supplemented(packed: DataFrame, supplements: DataFrame | None) -> DataFrame:
 
 
 def for_every(rows: DataFrame, name: str, entities: Collection[int], buckets: int) -> DataFrame:
-    """Return rows as a supplement of each bucket of entities, which are given by their numbers."""
+    """Return the rows as a supplement for each bucket of the entities, which are given by their numbers."""
 
     def whole(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts = [batch for batch in batches if batch.num_rows]
@@ -173,7 +173,7 @@ Supplements = Mapping[str, Sequence[bytes]]
 
 
 def divided(frames: Iterable[pd.DataFrame], schema: pa.Schema) -> tuple[pa.Table, Supplements]:
-    """Return a bucket's packed rows, and its supplements."""
+    """Separate a bucket's packed rows from its supplements."""
     payloads: list[bytes] = []
     supplements: dict[str, list[bytes]] = {}
     for frame in frames:
@@ -202,12 +202,12 @@ def to_bytes(rows: pa.RecordBatch | pa.Table, is_compressed: bool = False) -> by
 def unpack(payloads: Iterable[bytes], schema: pa.Schema) -> pa.Table:
     """Read payloads into one table, in their order."""
     tables = [pa.ipc.open_stream(payload).read_all() for payload in payloads]
-    # Rows that an earlier version of the query has put into the state may lack a column.
+    # Rows that an earlier version of the query put into the state may lack a column.
     return pa.concat_tables(tables, promote_options="default") if tables else schema.empty_table()
 
 
 class _ArrowState:
-    """An Arrow table as one value of a bucket's state, read before it is written; an empty table is not stored."""
+    """Stores an Arrow table as one value of a bucket's state; reads it before it writes, and stores no empty table."""
 
     def __init__(self, handle: StatefulProcessorHandle, name: str, schema: pa.Schema) -> None:
         self._value, self._schema = handle.getValueState(name, "payload BINARY"), schema
@@ -230,7 +230,7 @@ class _ArrowState:
 
 
 def _frame(output: pa.Table) -> pd.DataFrame:
-    """Return rows as pandas has them; without nullable types, a column of integers and nulls would be one of floats."""
+    """Convert rows to pandas with nullable types, which keep integers with nulls from becoming floats."""
     import pandas as pd  # it takes a third of a second, and the process that begins a query has no rows
 
     nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
@@ -275,7 +275,7 @@ def without(table: pa.Table, column: str, values: Collection[Any]) -> pa.Table:
 
 
 def empty(state: State) -> State:
-    """Return a bucket's state without rows."""
+    """Return a bucket's state with empty tables."""
     return {name: table.schema.empty_table() for name, table in state.items()}
 
 
@@ -324,8 +324,8 @@ the output and the new state, with the rows that still wait."""
 class TimedBucketProcessor(StatefulProcessor):
     """Processes each bucket's rows in event-time order; its waiting rows are a table of its state, too.
 
-    A timer is set to the first waiting row. So the rows are processed once the watermark of the stream has passed them,
-    even if their bucket gets no new rows.
+    A timer is set to the first waiting row, so the rows are processed once the watermark of the stream has passed
+    them, even if their bucket gets no new rows.
     """
 
     def __init__(

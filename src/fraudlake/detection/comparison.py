@@ -1,4 +1,4 @@
-"""Comparison: the figures of the alerts that a rule raised in the stream, compared with those of live rules."""
+"""Comparison: compares the alerts that a rule raised in the stream with those of the live rules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Span(NamedTuple):
-    """The time of an alert: of its account, from its first to its last transaction, microseconds since 1970 UTC."""
+    """The account and the time of an alert, from its first to its last transaction, in microseconds since 1970 UTC."""
 
     account_id: str
     begin: int
@@ -40,20 +40,20 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Overlap:
-    """Overlap of the alerts of two rules: two alerts overlap if they share the account and a moment."""
+    """Overlap of the alerts of two rules: two alerts overlap if their account is the same and their times intersect."""
 
     rule: str
     version: int
     both: int
-    """Alerts of this rule that overlap one of the other."""
+    """Alerts of this rule that overlap an alert of the other."""
     only_this: int
     """The other alerts of this rule."""
     only_other: int
-    """Alerts of the other rule that overlap none of this one."""
+    """Alerts of the other rule that overlap no alert of this one."""
 
 
 def overlap_of(own: Sequence[Span], others: Sequence[Span]) -> tuple[int, int, int]:
-    """Return how many alerts of a rule overlap another rule's, how many do not, and how many of the other do not."""
+    """Count a rule's alerts that overlap another rule's, its alerts that do not, and the other's that do not."""
     both = _overlapping(own, others)
     return both, len(own) - both, len(others) - _overlapping(others, own)
 
@@ -64,7 +64,7 @@ def _overlapping(spans: Sequence[Span], others: Sequence[Span]) -> int:
     for other in sorted(others):
         of_account.setdefault(other.account_id, []).append(other)
     begins = {account: [other.begin for other in of_one] for account, of_one in of_account.items()}
-    # Of those that begin up to some time, the latest end.
+    # For each span, the latest end among those that begin no later.
     ends = {account: [*accumulate((other.end for other in of_one), max)] for account, of_one in of_account.items()}
     count = 0
     for span in spans:
@@ -76,7 +76,7 @@ def _overlapping(spans: Sequence[Span], others: Sequence[Span]) -> int:
 def spans(alerts: DataFrame, number: int) -> DataFrame:
     """Return the spans of rows of ``silver_alerts``, with the number of their rule.
 
-    Alerts of version 0.1.0 have no evidence, but small ones.
+    Alerts of version 0.1.0 have no evidence, only the columns of the small transaction.
     """
     times = F.transform("evidence", lambda part: part["timestamp"])
     first = F.coalesce(F.array_min(times), "small_timestamp", "timestamp")
@@ -88,7 +88,7 @@ _COUNTS = ("both", "only_this", "only_other")
 
 
 def overlaps(own: DataFrame, others: Sequence[tuple[RuleVersion, DataFrame]]) -> list[Overlap]:
-    """Return how the alerts of a rule overlap those of each of some others; tasks share the accounts."""
+    """Return how the alerts of a rule overlap those of each other rule; the work is partitioned by account."""
     if not others:
         return []
     together, names = spans(own, 0), ("rule", *_COUNTS)
@@ -114,7 +114,7 @@ def overlaps(own: DataFrame, others: Sequence[tuple[RuleVersion, DataFrame]]) ->
 
 @dataclass(frozen=True)
 class Comparison:
-    """The alerts of a version of a rule in the stream, compared with those of the live rules."""
+    """The result of comparing a rule version's alerts in the stream with those of the live rules."""
 
     report: Report
     overlaps: list[Overlap]
@@ -125,15 +125,15 @@ class Comparison:
 
 
 def raised(alerts: DataFrame, version: RuleVersion) -> DataFrame:
-    """Return the alerts of a version of a rule; those from before rules had versions belong to the first one."""
+    """Return the alerts of a version of a rule; alerts from before rules had versions belong to the first version."""
     is_of_version = F.coalesce("rule_version", F.lit(1)) == F.lit(version.version)
     return alerts.where((F.col("rule") == F.lit(version.rule.name)) & is_of_version)
 
 
 def as_evidence(alerts: DataFrame, silver: DataFrame, decided: DataFrame) -> DataFrame:
-    """Return alerts of ``silver_alerts`` in the columns of :data:`evidence.COLUMNS`, with labels and ``verdicts``.
+    """Return rows of ``silver_alerts`` in the columns of :data:`evidence.COLUMNS`, with labels and ``verdicts``.
 
-    Alerts of version 0.1.0 have no evidence, and are left out. ``decided`` is from :func:`truth.verdicts_on`.
+    Alerts of version 0.1.0 have no evidence, and are left out. ``decided`` comes from :func:`truth.verdicts_on`.
     """
     parts = alerts.select("alert_id", F.posexplode("evidence").alias("number", "part"))
     known = silver.select("transaction_id", "label").join(decided, on="transaction_id", how="left")
@@ -162,9 +162,9 @@ def as_evidence(alerts: DataFrame, silver: DataFrame, decided: DataFrame) -> Dat
 
 
 def compare(lake: Lake, rules: RuleSet, version: RuleVersion, first: date | None, last: date | None) -> Comparison:
-    """``silver_alerts`` and ``silver_shadow_alerts`` of a range of days, both included → what a rule raised, compared.
+    """Compare what a rule raised in ``silver_alerts`` or ``silver_shadow_alerts`` in a range of days (inclusive).
 
-    All figures are over the transactions that the version was evaluated on: see :func:`coverage.seen`.
+    All figures cover the transactions on which the version was evaluated: see :func:`coverage.seen`.
     """
     try:
         return _compare_over(lake, coverage.seen(lake, version), rules, version, first, last)

@@ -1,4 +1,4 @@
-"""Coverage: a version of a rule becomes the transactions that a stream has evaluated it on, in the shadow and live."""
+"""Coverage: selects the transactions on which a stream has evaluated a version of a rule, as a shadow or live."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _STEPS: Mapping[Source, tuple[str, ...]] = {"transactions": ("detect",), "predic
 
 
 def seen(lake: Lake, version: RuleVersion, by_time: bool = False) -> DataFrame:
-    """Return the rows of ``silver_transactions`` that a version was evaluated on, in all of its times in the stream.
+    """Return the rows of ``silver_transactions`` on which a version was evaluated, in all of its periods in the stream.
 
-    They are the rows that came after the version of the table that the stream had read when the rule began, up to the
-    one that it had read when the rule retired.
+    A period begins after the table version that the stream had read when the rule began, and ends with the table
+    version that it had read when the rule retired.
 
     Args:
         lake: the lake.
         version: the version of the rule.
-        by_time: take event times instead of these versions, whose files leave by the setting ``retention``: the rows
-            later than the newest one that the stream had read.
+        by_time: use event times instead of table versions, whose files the setting ``retention`` removes: take the
+            rows later than the newest one that the stream had read.
     """
     begun = [one for one in map(lake.checkpoint, _STEPS[version.rule.looks_at]) if not one.is_new]
     spans = [_span(lake, one, *batches, by_time) for one in begun for batches in _batches(lake, one, version)]
@@ -45,7 +45,7 @@ def seen(lake: Lake, version: RuleVersion, by_time: bool = False) -> DataFrame:
 
 
 def _batches(lake: Lake, checkpoint: Checkpoint, version: RuleVersion) -> Iterator[tuple[int, int | None]]:
-    """Return the micro-batches of a stream in which the rule began, and those before which it ended, if it did."""
+    """Yield the micro-batches in which the rule began and before which it ended (None: it has not ended)."""
     begin: int | None = None
     for change, status in [*rule_table.statuses(lake, version), (math.inf, "retired")]:
         if status in EVALUATED:
@@ -58,7 +58,7 @@ def _batches(lake: Lake, checkpoint: Checkpoint, version: RuleVersion) -> Iterat
 
 
 def _span(lake: Lake, checkpoint: Checkpoint, first: int, end: int | None, by_time: bool) -> DataFrame:
-    """Return the rows that the stream has evaluated from one micro-batch on, and before another one."""
+    """Return the rows that the stream has evaluated from micro-batch ``first`` on, and before micro-batch ``end``."""
     table = tables.SILVER_TRANSACTIONS
     rows, before = lake.read(table), _read_before(lake, checkpoint, first)
     after = _read_before(lake, checkpoint, checkpoint.next_batch if end is None else end)
@@ -80,7 +80,7 @@ def _span(lake: Lake, checkpoint: Checkpoint, first: int, end: int | None, by_ti
 
 
 def _read_before(lake: Lake, checkpoint: Checkpoint, batch: int) -> Mapping[str, int | None]:
-    """Return how far the stream had read before a micro-batch, if that was noted, or is known."""
+    """Return how far the stream had read before a micro-batch, as recorded or derived from its checkpoint."""
     noted = checkpoint.read_before(batch)
     if noted:
         return noted

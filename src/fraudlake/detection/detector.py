@@ -1,10 +1,10 @@
-"""The detector: transactions and the open flags of their accounts become alerts and the new open flags.
+"""The detector: evaluates small-then-large rules on new transactions and the open flags of their accounts.
 
 The large transaction must *immediately* follow the small one, so each small-then-large rule is a condition on two
 consecutive transactions of an account. A whole bucket of accounts is sorted once, by account and order, and each rule
 is evaluated on neighbouring rows as arrays. The state of a bucket is its open flags. An open flag is the last
 transaction of an account, if it is small for some rule and a large one may still follow within the rule's time.
-In the buckets of another entity, its key takes the place of the account.
+In the buckets of other entities, the entity's key replaces the account.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FLAGS = pa.schema(
         ("transaction_id", pa.string()),
     ]
 )
-"""A bucket's open flags: at most one an account, which is its last transaction."""
+"""A bucket's open flags: at most one per account, its last transaction."""
 
 
 def microseconds(seconds: float) -> int:
@@ -59,7 +59,7 @@ def microseconds(seconds: float) -> int:
 class AlertPairs(NamedTuple):
     """Alerts as pairs of a small and a large row of ``candidates`` (the columns of :data:`FLAGS`).
 
-    ``rule``, ``small`` and ``large`` have one entry an alert: the number of the rule, and the numbers of the two rows.
+    ``rule``, ``small`` and ``large`` have an entry for each alert: the number of the rule, and those of the two rows.
     """
 
     candidates: pa.Table
@@ -108,16 +108,16 @@ def detect(
     rule = np.repeat(np.arange(len(small_by_rule)), [len(numbers) for numbers in small_by_rule])
     table = ordering.pick(flags, rows, order[np.concatenate([small, small + 1, open_flags])])
     count = len(small)
-    # Keys are sorted by a hash, which two of them may share: no account's row is a reason to suspect another one.
+    # Keys are sorted by hash, and two keys may have the same hash: compare the keys, or one would alert on the other.
     codes = codes_of(table.slice(0, 2 * count), key)
     numbers = np.flatnonzero(codes[:count] == codes[count:])
     return AlertPairs(table, rule[numbers], numbers, numbers + count), table.slice(2 * count)
 
 
 class WatermarkSplit(NamedTuple):
-    """Rows by the watermark: ``ready`` for the detector, still ``waiting``, or too ``late``.
+    """Rows divided by the watermark: ``ready`` for the detector, still ``waiting``, or too ``late``.
 
-    Ready rows are before ``ready_before`` (microseconds). A row with such a time that comes after them is late.
+    Ready rows are before ``ready_before`` (microseconds). Rows with such a time that arrive later are late.
     """
 
     ready: pa.Table
@@ -129,12 +129,12 @@ class WatermarkSplit(NamedTuple):
 def split_by_watermark(waiting: pa.Table, rows: pa.Table, watermark: int, bound: int) -> WatermarkSplit:
     """Select the rows of a bucket that can be processed in event-time order.
 
-    A new row before the watermark is late. Any other row waits until no earlier row can come. That is so once the
-    watermark has passed it, or once the bucket has a row that is newer by more than ``bound``: the next watermark is
-    the newest event time less ``bound``, in whole milliseconds, as Spark counts it.
+    A new row before the watermark is late. Any other row waits until no earlier row can come: until the watermark has
+    passed it, or the bucket has a row that is newer by more than ``bound``. The next watermark is the newest event time
+    minus ``bound``, in whole milliseconds, as Spark computes it.
 
     Args:
-        waiting: rows that wait since earlier micro-batches, :data:`ROWS`.
+        waiting: rows that have waited since earlier micro-batches, :data:`ROWS`.
         rows: new rows, :data:`ROWS`.
         watermark: the stream's watermark, microseconds.
         bound: how much older than the newest event time a row may be, in microseconds; whole milliseconds.

@@ -1,4 +1,4 @@
-"""Evidence: the rows that raised an alert become its columns, and a sentence."""
+"""Evidence: describes the transactions that raised an alert, as columns and as a sentence."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from fraudlake.rules.compiled_rule import Alert
 
 NEEDS = ("transaction_id", "account_id", "timestamp", "amount", "label", "source", "position")
-"""The columns of silver that evidence is made of, and that order rows."""
+"""The columns of silver that evidence contains, and those that order rows."""
 COLUMNS = """
     time TIMESTAMP, account_id STRING, transaction_id STRING, amount DOUBLE, entity STRING, entity_key STRING,
     roles ARRAY<STRING>, transaction_ids ARRAY<STRING>, times ARRAY<BIGINT>, amounts ARRAY<DOUBLE>,
     labels ARRAY<BOOLEAN>, columns STRING, measures STRING
 """
-"""An alert: its last transaction, the entity and the key of the rule, then what each of its transactions is called,
-with id, event time (microseconds since 1970 UTC), amount and Flink's label; ``columns`` is a JSON list with an object
-for each transaction, of further columns, and null if there are none; ``measures`` is a JSON object, which also has
+"""An alert: its last transaction, the entity and the key of the rule, then the role of each of its transactions, with
+id, event time (microseconds since 1970 UTC), amount and Flink's label. ``columns`` is a JSON list with an object of
+further columns for each transaction, and null if there are none. ``measures`` is a JSON object, which also has
 :data:`~fraudlake.rules.compiled_rule.EVIDENCE_ROWS` if transactions are left out."""
 AT_ONCE = 5_000
-"""Alerts whose texts or lists are made at once: those of a window of thousands of rows repeat most of its rows."""
+"""Alerts whose texts or lists are made at once; alerts of a long window repeat most of its thousands of rows."""
 _TRUTHS = {"labels": "label", "verdicts": "verdict"}
 _ALWAYS_SHOWN = ("transaction_id", "account_id", "timestamp", "amount")
 
 
 def of_alert(alert: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the evidence of a row of ``silver_alerts``; in alerts of version 0.1.0 it is a pair of columns."""
+    """Return the evidence of a row of ``silver_alerts``; alerts of version 0.1.0 have it in separate columns."""
     if alert["evidence"]:
         return list(alert["evidence"])
     pair = [("SMALL", alert["small_transaction_id"], alert["small_timestamp"])] if alert["small_transaction_id"] else []
@@ -51,13 +51,13 @@ def of_alert(alert: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def table(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Entity) -> pa.Table:
-    """Return alerts in the columns of :data:`COLUMNS`; with ``verdict`` in the rows, also ``verdicts`` as a list.
+    """Return alerts in the columns of :data:`COLUMNS`, with a list of ``verdicts`` if the rows have ``verdict``.
 
     Args:
-        rows: the rows that were evaluated; at least :data:`NEEDS` and what the rule reads.
+        rows: the rows that were evaluated; at least :data:`NEEDS` and the columns that the rule reads.
         alerts: their alerts.
         read: the columns that the rule reads.
-        by: what the rule is by.
+        by: the entity that the rule groups by.
     """
     times = _times(rows)
     columns = {"transaction_ids": rows["transaction_id"], "times": times, "amounts": rows["amount"]}
@@ -87,7 +87,7 @@ def table(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Enti
 
 
 class _Described(NamedTuple):
-    """A transaction, as JSON after its variable, and as a part of a sentence."""
+    """A transaction, as the JSON that follows its variable, and as a part of a sentence."""
 
     account_id: str
     transaction_id: str
@@ -103,10 +103,10 @@ def described(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: 
     Windows share most of their rows, so the texts of a row are made once.
 
     Args:
-        rows: the rows that were evaluated; at least :data:`NEEDS` and what the rule reads.
+        rows: the rows that were evaluated; at least :data:`NEEDS` and the columns that the rule reads.
         alerts: their alerts.
         read: the columns that the rule reads.
-        by: what the rule is by.
+        by: the entity that the rule groups by.
 
     Returns:
         ``account_id, transaction_id, time, amount`` of an alert's last transaction, ``entity_key``,
@@ -154,7 +154,7 @@ def _texts(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Ent
 
 
 def story(alert: Mapping[str, Any]) -> str:
-    """Describe an alert in a sentence: what it is by, its transactions with their names, and the measures."""
+    """Describe an alert in a sentence: its entity, its transactions with their roles, and its measures."""
     further = json.loads(alert["columns"] or "null") or [{}] * len(alert["roles"])
     transactions = zip(alert["roles"], alert["amounts"], alert["times"], further, strict=True)
     parts = [f"{role} {_text(amount, time, columns)}" for role, amount, time, columns in transactions]
@@ -162,7 +162,7 @@ def story(alert: Mapping[str, Any]) -> str:
 
 
 def pair_story(by: Entity, key: str, small: Mapping[str, Any], large: Mapping[str, Any]) -> str:
-    """Describe an alert of ``small_then_large`` by another entity than the account.
+    """Describe an alert of a ``small_then_large`` rule that groups by another entity than the account.
 
     Each transaction has ``account_id, time`` (microseconds), ``amount``.
     """
@@ -186,7 +186,7 @@ def _times(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _json(transaction_id: str, time: int, amount: float) -> str:
-    """Return a transaction's part of the evidence, after its variable."""
+    """Return the JSON of a transaction in the evidence, without its variable."""
     return json_text.dumps({"transaction_id": transaction_id, "time": time, "amount": amount})[1:]
 
 
@@ -201,10 +201,10 @@ def _value(value: Any) -> str:
 
 
 def _shown(read: Sequence[str], by: Entity) -> list[str]:
-    """Return the columns to show of each transaction, of those that a rule reads.
+    """Choose the columns to show of each transaction from those that a rule reads.
 
-    Those that any alert shows are left out, and those of a key other than the account. Its transactions may be of
-    several accounts.
+    Columns that every alert shows are left out, and so are those of the key. The account is shown if the rule groups by
+    another entity, since its transactions may be of several accounts.
     """
     names = [name for name in read if name not in _ALWAYS_SHOWN]
     return names if by.is_account else ["account_id", *(name for name in names if name not in by.columns)]

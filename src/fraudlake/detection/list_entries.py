@@ -1,9 +1,9 @@
-"""List entries: rows of ``silver_list_entries`` become entries, and say which alerts these suppress.
+"""List entries: reads entries from ``silver_list_entries``, and decides which alerts they suppress.
 
-An entry concerns payments by their event time, and only those that are later than itself: it begins after the clock,
-and after the newest payment that silver has when it is written. It ends early in the same way. So the entries of today
-suppress in a replay or a backtest what they suppressed in the stream, whatever the order of the rows was. The exception
-are payments that come in between and are stamped further ahead of the clock than :data:`MARGIN`.
+An entry applies to payments by event time, and only to those after it was written: it begins after the clock, and after
+the newest payment that silver has at that time. It ends early in the same way. So in a replay or a backtest an entry
+suppresses the same alerts as in the stream, in whatever order the rows arrived. The exceptions are payments that arrive
+in between with an event time more than :data:`MARGIN` ahead of the clock.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 SUPPRESSED = "suppressed"
 """The list of keys for which a rule raises no alerts."""
 MARGIN = timedelta(minutes=1)
-"""Time that an entry has for its way into the table, and that the clocks of machines may differ by."""
+"""Time allowed for writing an entry to the table, and for differences between the clocks of machines."""
 LONGEST = timedelta(days=366)
-"""How far the end of an entry may be away."""
+"""The longest time from now to the end of an entry."""
 _MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of the list :data:`SUPPRESSED`, which holds for event times from ``starts_at`` to before ``ends_at``."""
+    """An entry of the list :data:`SUPPRESSED`; it applies to event times from ``starts_at`` to before ``ends_at``."""
 
     entry_id: str
     rule: str
@@ -67,9 +67,9 @@ class Entry:
 
 
 def of_rows(rows: Iterable[Mapping[str, Any]]) -> list[Entry]:
-    """Return the entries of rows of ``silver_list_entries``, the latest first."""
+    """Read the entries from rows of ``silver_list_entries``, the latest first."""
     entries: dict[str, Entry] = {}
-    for row in sorted(rows, key=lambda row: str(row["event"])):  # an end follows what it ends
+    for row in sorted(rows, key=lambda row: str(row["event"])):  # an end comes after its entry
         if row["event"] == "added":
             entries[row["entry_id"]] = Entry(**{name: row[name] for name in Entry.__annotations__ if name in row})
         elif row["entry_id"] in entries:
@@ -82,7 +82,7 @@ def of_rows(rows: Iterable[Mapping[str, Any]]) -> list[Entry]:
 
 
 def suppressing(alerts: pa.Table, entries: Iterable[Entry]) -> pa.Array:
-    """Return the id of the entry that suppresses each alert, otherwise null; of several, that of the earliest.
+    """Return the id of the entry that suppresses each alert, the earliest one if there are several, or null.
 
     Args:
         alerts: alerts of a rule, with ``entity, entity_key`` and ``time`` (UTC).
@@ -102,16 +102,16 @@ def suppressing(alerts: pa.Table, entries: Iterable[Entry]) -> pa.Array:
 
 
 def first_minute(now: datetime, newest: datetime | None) -> datetime:
-    """Return the first full minute after the clock, with a margin, and after a payment."""
+    """Return the first full minute after both the clock, plus a margin, and the newest payment."""
     after = max(now + MARGIN, newest or now)
     return after.replace(second=0, microsecond=0) + _MINUTE
 
 
 def entities_of(rules: RuleSet, name: str, settings: Settings) -> dict[str, Entity]:
-    """Return what the versions of a rule that are not retired are by, by name; nothing if it is retired or unknown.
+    """Return the entities, by name, of a rule's versions that are not retired; none if it is retired or unknown.
 
     Raises:
-        UsageError: a version does not suit the columns any more.
+        UsageError: a version no longer fits the columns.
     """
     present = [version.rule for version in rules.versions if version.rule.name == name and version.status != "retired"]
     found = {}
@@ -126,10 +126,10 @@ def entities_of(rules: RuleSet, name: str, settings: Settings) -> dict[str, Enti
 
 
 def key_of(by: Entity, given: str) -> tuple[str, str | None]:
-    """Return a key as alerts have it, and the account that it is of, if it is of one.
+    """Return a key in the form that alerts use, and the account in it, if any.
 
     Raises:
-        UsageError: it is no key of the entity.
+        UsageError: it is not a key of the entity.
     """
     if not given.strip():
         raise UsageError(f"name the key of the {by.name}: nothing was written")
@@ -149,7 +149,7 @@ def require_span(starts_at: datetime, ends_at: datetime, now: datetime) -> None:
     """Refuse an end that is not later than the start, or too far away.
 
     Raises:
-        UsageError: says what it may be.
+        UsageError: the end is out of range; the message says what it may be.
     """
     if ends_at <= starts_at:
         raise UsageError(

@@ -1,7 +1,7 @@
-"""Live rules: thresholds and patterns raise alerts from a bucket's rows, micro-batch by micro-batch.
+"""Live rules: evaluates thresholds and patterns on a bucket's rows, micro-batch by micro-batch.
 
-Of each rule the state holds the rows that a later alert may have or count, and what the rule needs beyond them. The
-state of a rule that is gone is dropped.
+For each rule, the state contains the rows that a later alert may include or count, and any further state of the rule.
+The state of a removed rule is dropped.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ STATE = pa.schema(
     [
         ("rule", pa.string()),
         ("definition", pa.string()),  # the rule as JSON
-        ("rows", pa.binary()),  # the rows that it needs, as an Arrow IPC stream, in the order of their evaluation
-        ("open_matches", pa.string()),  # the rule's own state, as JSON; checkpoints hold this name
+        ("rows", pa.binary()),  # the rows that it needs, as an Arrow IPC stream, in the order of evaluation
+        ("open_matches", pa.string()),  # the rule's own state, as JSON; checkpoints contain this name
     ]
 )
 """A rule that needs earlier rows of a bucket."""
 
 PREFIX = "silver_"
-"""The names of further columns of silver begin with it in the detector's rows."""
+"""The prefix of further columns of silver in the detector's rows."""
 
 
 @dataclass(frozen=True)
 class LiveRules:
     """The rules of an entity other than ``small_then_large``.
 
-    ``columns`` are the columns by the names that rules use, ``further`` those columns of silver that the detector does
-    not have anyway.
+    ``columns`` maps the names that rules use to columns; ``further`` are the columns of silver that the detector's rows
+    do not already have.
     """
 
     by: Entity
@@ -55,10 +55,10 @@ class LiveRules:
 
     @classmethod
     def by_entity(cls, settings: Settings, versions: Iterable[RuleVersion]) -> dict[Entity, LiveRules]:
-        """Return the rules among those of all kinds, by entity.
+        """Select the rules of these kinds from all rules, and group them by entity.
 
         Raises:
-            UsageError: a rule does not suit the columns, or it is by no entity.
+            UsageError: a rule does not fit the columns, or groups by no entity.
         """
         versions = [version for version in versions if version.rule.kind != "small_then_large"]
         columns = query_columns(settings.columns) if versions else {}
@@ -84,7 +84,7 @@ class LiveRules:
         """Evaluate a bucket's rows.
 
         Args:
-            state: :data:`STATE`, as the micro-batch before returned it.
+            state: :data:`STATE`, as the previous micro-batch returned it.
             rows: new rows, with the detector's columns and :meth:`fields`.
             now: no later row has an earlier event time, microseconds.
 
@@ -121,13 +121,13 @@ class LiveRules:
         return raised, pa.Table.from_pylist(needed, STATE)
 
     def without_accounts(self, state: pa.Table, accounts: Collection[str]) -> pa.Table:
-        """Return a bucket's state, :data:`STATE`, without accounts."""
+        """Return a bucket's state (:data:`STATE`) without the given accounts."""
         definitions = (version.rule.model_dump_json() for version in self.versions)
         compiled_rules = dict(zip(definitions, self._compiled, strict=True))
         states = []
         for row in state.to_pylist():
             compiled = compiled_rules.get(row["definition"])
-            if compiled is None:  # the rule is gone
+            if compiled is None:  # the rule was removed
                 continue
             rows = pa.ipc.open_stream(row["rows"]).read_all()
             stays, rule_state = compiled.forget(json.loads(row["open_matches"]), rows, accounts)
@@ -138,7 +138,7 @@ class LiveRules:
 
     @cached_property
     def _compiled(self) -> list[CompiledRule]:
-        """The compiled rules: made in a task, since they cannot travel there."""
+        """The compiled rules, which each task compiles itself, since they cannot be serialized."""
         return [version.rule.compile(self.columns, self.entities) for version in self.versions]
 
     def _silver(self, rows: pa.Table) -> pa.Table:

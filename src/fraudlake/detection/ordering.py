@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def row_order(state: pa.Table, rows: pa.Table, by_time: bool = False) -> NDArray[np.int64]:
-    """Return the order of a bucket's rows: for each account its rows of the state, then its new rows.
+    """Return the order of a bucket's rows: for each account, first its rows from the state, then its new rows.
 
     Args:
         state: rows of the bucket's state: ``account``, ``time``.

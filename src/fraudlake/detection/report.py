@@ -1,4 +1,4 @@
-"""Report: the alerts of a rule over a range of history become figures."""
+"""Report: counts the alerts of a rule over a range of history, and measures them against the truth."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 SAMPLES = 5
 Sample = tuple[int, int, str]
-"""An alert by which some are shown: a hash of its transaction that draws it, its time (microseconds) and its story."""
+"""An alert that may be shown as an example: a hash that decides the draw, its time (microseconds) and its story."""
 TRUTHS = ("labels", "verdicts")
-"""The lists of an alert with what is known of each of its transactions: Flink's label, and the latest verdict."""
+"""The lists of an alert with the truth about each of its transactions: Flink's labels, and the latest verdicts."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Range:
 class Agreement:
     """How alerts agree with one source of the truth.
 
-    An alert is right if one of its transactions is fraud; fraud is detected if an alert has it.
+    An alert is right if one of its transactions is fraud; fraud is detected if it is in an alert.
     """
 
     alerts_with_truth: int
@@ -80,17 +80,17 @@ class Report:
     alerts: int
     accounts: int
     entity: str
-    """What the rule is by; the account, if there are no alerts."""
+    """The entity that the rule groups by; the account if there are no alerts."""
     keys: int
-    """Different keys of the entity that alerts have."""
+    """Number of distinct keys of the entity among the alerts."""
     alerts_per_day: dict[str, int]
     amount_at_risk: float
-    """Sum of the amounts of the transactions that alerts end with, each counted once."""
+    """Sum of the amounts of the last transactions of alerts, each transaction counted once."""
     by_label: Agreement
     by_verdict: Agreement
     samples: list[str]
     suppressed: int = 0
-    """Further alerts, which entries of a list suppress; nothing else here counts them."""
+    """Further alerts that list entries suppress; no other figure here includes them."""
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for ``--json``."""
@@ -99,7 +99,7 @@ class Report:
 
 
 class Tally:
-    """Counts alerts, some at a time. All alerts of a key are in one tally; those of an account may be in several."""
+    """Counts alerts in chunks. All alerts of a key are in one tally; those of an account may be in several."""
 
     def __init__(self) -> None:
         """Begin without alerts."""
@@ -112,7 +112,7 @@ class Tally:
         self._samples: list[Sample] = []
 
     def add(self, alerts: pa.Table) -> None:
-        """Count alerts, :data:`evidence.COLUMNS`, and ``verdicts``, a list of the latest ones, if that is there."""
+        """Count alerts with :data:`evidence.COLUMNS` and, if present, ``verdicts``, a list of the latest verdicts."""
         if not len(alerts):
             return
         self._alerts += len(alerts)
@@ -142,7 +142,7 @@ class Tally:
 
 
 class _Truth:
-    """Counts alerts with a known truth and right ones, and the fraud that they have."""
+    """Counts alerts with a known truth, right alerts, and the fraud in them."""
 
     def __init__(self) -> None:
         self._known = self._right = 0
@@ -166,7 +166,7 @@ def report(rule: Rule, tallies: Iterable[Mapping[str, Any]], history: Range, fra
     Args:
         rule: the rule.
         tallies: from :meth:`Tally.as_dict`.
-        history: what there was to find.
+        history: the transactions of the range.
         fraud_by_verdict: transactions of the range that the latest verdict calls fraud.
     """
     parts = [part for part in tallies if part["alerts"]]
@@ -202,7 +202,7 @@ def report(rule: Rule, tallies: Iterable[Mapping[str, Any]], history: Range, fra
 
 
 def with_verdicts(alerts: pa.Table, verdicts: Mapping[str, bool]) -> pa.Table:
-    """Return alerts with the latest verdicts on their transactions, which are given by the transactions' ids."""
+    """Add to alerts the latest verdicts on their transactions; ``verdicts`` are given by transaction id."""
     decided = pa.table({"id": pa.array(verdicts, pa.string()), "truth": pa.array(verdicts.values(), pa.bool_())})
     ids = alerts["transaction_ids"].combine_chunks()
     truth = decided["truth"].take(pc.index_in(ids.flatten(), decided["id"])).combine_chunks()
@@ -219,7 +219,7 @@ def _drawn(alerts: pa.Table) -> Iterator[Sample]:
 
 
 def _by_time(samples: Iterable[Sample]) -> list[str]:
-    """Return the stories of the samples that were drawn first, by time."""
+    """Return the stories of the first samples of the draw, in the order of time."""
     drawn = nsmallest(SAMPLES, samples)
     return [story for _, _, story in sorted(drawn, key=itemgetter(1, 2))]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Entity(NamedTuple):
-    """What rows are keyed by: its name, and the columns of silver that are its key."""
+    """An entity by which rows are keyed: its name, and the columns of silver that are its key."""
 
     name: str
     columns: tuple[str, ...]
@@ -29,8 +29,8 @@ class Entity(NamedTuple):
 
     @property
     def key(self) -> buckets.Key:
-        """What its rows are packed by."""
-        # The module loads pyspark, which the desk does without.
+        """The key by which its rows are packed into buckets."""
+        # The module loads pyspark, which the desk does not need.
         from fraudlake.detection import buckets
 
         return buckets.ACCOUNT if self.name == ACCOUNT else buckets.Key(self.number, f"key_{self.number}")
@@ -48,7 +48,7 @@ def named(rule: AnyRule, settings: Settings) -> Entity:
     """Return the entity that a rule names.
 
     Raises:
-        UsageError: it is not declared.
+        UsageError: the entity is not declared.
     """
     if rule.by == ACCOUNT:
         return THE_ACCOUNT
@@ -57,10 +57,10 @@ def named(rule: AnyRule, settings: Settings) -> Entity:
 
 
 def of_rule(rule: AnyRule, partition_by: Sequence[str], settings: Settings) -> Entity:
-    """Return what a rule is by in a stream: the entity that it names, or that its rows are divided by.
+    """Resolve the entity that a rule groups by in a stream: the one that it names, or the one of its PARTITION BY.
 
-    A pattern's rows may be divided by more columns than those of an entity. Of several entities whose columns are
-    among them, the account comes first, then the one with the most columns.
+    A pattern may partition rows by more columns than an entity has. If it has the columns of several entities, the
+    account comes first, then the entity with the most columns.
 
     Raises:
         UsageError: there is no such entity.
@@ -78,7 +78,7 @@ def of_rule(rule: AnyRule, partition_by: Sequence[str], settings: Settings) -> E
 
 
 def of_evaluated(rule: AnyRule, partition_by: Sequence[str], settings: Settings) -> Entity:
-    """Return what a rule is by; the account for a query that no stream can evaluate."""
+    """Resolve the entity that a rule groups by; for a query that no stream can evaluate, return the account."""
     try:
         return of_rule(rule, partition_by, settings)
     except UsageError:

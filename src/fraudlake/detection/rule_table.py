@@ -1,7 +1,7 @@
-"""The table of rules: ``silver_rules`` becomes a rule set, and changes of rules become its rows.
+"""The table of rules: reads rule sets from ``silver_rules``, and appends changes of rules to it.
 
-Nothing in the table is ever overwritten, so the rule set after any change can be read again. If the table is still
-empty, the rules are those of the settings.
+The table is append-only, so the rule set after any change can be read again. While the table is empty, the rules are
+those of the settings.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 _APPLICATION = "fraudlake rules"
-"""Delta's ``txnAppId`` of changes: if two begin at once, Delta takes one of them."""
+"""Delta's ``txnAppId`` of changes: of two concurrent changes, Delta accepts one."""
 
 
 def read(lake: Lake, change: int | None = None) -> RuleSet:
-    """Return the rule set now, or after a change; for an empty table, the one that :func:`start` writes."""
+    """Return the current rule set, or the one after a change; for an empty table, the one that :func:`start` writes."""
     rows = lake.query(tables.SILVER_RULES, "*", "" if change is None else f"WHERE change <= {change}").to_pylist()
     return of_rows(rows, lake.settings)
 
 
 def of_rows(rows: list[dict[str, Any]], settings: Settings) -> RuleSet:
-    """Return the rule set of rows of ``silver_rules``; without any, the one that :func:`start` writes."""
+    """Build the rule set from rows of ``silver_rules``; without rows, return the one that :func:`start` writes."""
     if not rows:
         return RuleSet.of(settings.known_rules)
     latest: dict[tuple[str, int], dict[str, Any]] = {}
@@ -102,7 +102,7 @@ def set_status(
         The versions that changed.
 
     Raises:
-        UsageError: there is no such rule or version, it has this status, or it does not suit the columns any more.
+        UsageError: there is no such rule or version, it already has this status, or it no longer fits the columns.
     """
     present = start(lake)
     chosen = present.version_of(name, number)
@@ -146,8 +146,8 @@ def statuses(lake: Lake, version: RuleVersion) -> list[tuple[float, Status]]:
 def plan(present: RuleSet, wanted: Sequence[tuple[Rule, Status]]) -> list[RuleVersion]:
     """Return the changes after which exactly the wanted rules are evaluated, in the order of the rules.
 
-    A rule that is the same as one of its versions is that version, others become new versions. Rules that are not
-    wanted retire, and drafts stay.
+    A wanted rule that equals one of its versions keeps that version; others become new versions. Unwanted rules retire,
+    and drafts stay.
     """
     changed: list[RuleVersion] = []
     for rule, status in wanted:
@@ -165,7 +165,7 @@ def apply(lake: Lake, wanted: Sequence[tuple[Rule, Status]], author: str, reason
     """Replace the evaluated rules by the wanted ones in one change; return the changes, if any.
 
     Raises:
-        UsageError: a rule cannot be evaluated in a stream; nothing was changed.
+        UsageError: a rule cannot be evaluated in a stream; nothing is changed.
     """
     require_valid([rule for rule, _ in wanted], lake.settings)
     present = start(lake)
@@ -179,9 +179,9 @@ def require_valid(rules: Sequence[Rule], settings: Settings) -> None:
     """Check that a stream can evaluate rules.
 
     Raises:
-        UsageError: a rule does not suit the columns, with the position, or it is by no entity.
+        UsageError: a rule does not fit the columns, with the position, or groups by no entity.
     """
-    # The module loads pyspark, which the desk does without.
+    # The module loads pyspark, which the desk does not need.
     from fraudlake.detection.alerts import Evaluator
 
     columns = query_columns(settings.columns)
@@ -234,10 +234,10 @@ def rows_of(change: int, versions: Sequence[RuleVersion]) -> list[dict[str, Any]
 
 
 def version_of(row: dict[str, Any]) -> RuleVersion:
-    """Return the version of a rule that a row of ``silver_rules`` has.
+    """Read a version of a rule from a row of ``silver_rules``.
 
     Raises:
-        FraudlakeError: this fraudlake cannot read it.
+        FraudlakeError: this version of fraudlake cannot read it.
     """
     try:
         rule = RULE.validate_json(row["definition"])

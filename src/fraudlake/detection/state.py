@@ -1,4 +1,4 @@
-"""State: the detector's state between micro-batches, read from its checkpoint while the stream runs."""
+"""State: reads the detector's state between micro-batches from its checkpoint, while the stream runs."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class State:
     ordering: str
     watermark: datetime | None
     newest: datetime | None
-    """Event time of the newest flag or waiting row: ages are counted back from it."""
+    """Event time of the newest flag or waiting row, from which ages are measured."""
     open_flags: int
     flags_by_age: dict[str, int]
     waiting_rows: int
     rows_by_rule: dict[str, int]
-    """Transactions that each threshold and pattern needs for later alerts: evaluated ones, and those of the state."""
+    """Transactions that each threshold and pattern needs for later alerts."""
     bytes_on_disk: int
     by_entity: dict[str, dict[str, int]]
-    """For each entity of a rule, ``open_flags``, ``waiting_rows``, ``rows`` for thresholds and patterns, ``bytes`` of
-    all of them in memory, and ``rows_without_key`` of silver, which are not evaluated; nothing if all rules are by
+    """For each entity of a rule: ``open_flags``, ``waiting_rows``, ``rows`` for thresholds and patterns, the ``bytes``
+    of all of them in memory, and ``rows_without_key`` of silver, which are not evaluated. Empty if all rules group by
     account."""
     mostly_without_key: list[str]
     """A sentence for each declared entity of which most transactions have no key."""
@@ -127,7 +127,7 @@ def mostly_without_key(lake: Lake, without_key: Mapping[str, int]) -> list[str]:
 
 
 def read(lake: Lake, step: str, name: str, schema: pa.Schema) -> pa.Table:
-    """Read one table of every bucket's state, of a stream that processes buckets; empty if the state has none."""
+    """Read one table of the state of all buckets of a stream; empty if the state does not have it."""
     return buckets.unpack(_values(lake, step, name)["payload"].to_pylist(), schema)
 
 
@@ -154,7 +154,7 @@ def _values(lake: Lake, step: str, name: str) -> pa.Table:
 
 @contextmanager
 def _plain_path(folder: Path) -> Iterator[Path]:
-    """Return a path of a folder that needs no escapes in a URI: the reader takes them for names (seen in Spark 4.2)."""
+    """Yield a path to the folder that needs no URI escapes: the reader does not decode them (seen in Spark 4.2)."""
     if quote(str(folder)) == str(folder):
         yield folder
         return

@@ -1,6 +1,6 @@
-"""Suppression: alerts are divided into those that are raised, and those that entries of a list suppress.
+"""Suppression: separates the alerts that list entries suppress from those that are raised.
 
-The detector's state goes on as if nothing was suppressed: only the row of the alert is written elsewhere.
+Suppression does not affect the detector's state: only the row of the alert is written to another table.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from fraudlake.tables import Table
 
 _VERSION = "list_entries"
-"""What the record of a commit calls the version of ``silver_list_entries``."""
-# An entry that was ended early has two rows; the end of either counts.
+"""The name of the version of ``silver_list_entries`` in the record of a commit."""
+# An entry that was ended early has two rows; the earlier end counts.
 _EARLIEST = (
     "array_min(filter(_entries, one -> one.starts_at <= {time} AND "
     "NOT exists(_entries, other -> other.entry_id = one.entry_id AND other.ends_at <= {time}))).entry_id"
@@ -36,9 +36,9 @@ _EARLIEST = (
 
 @dataclass(frozen=True)
 class BatchEntries:
-    """The entries that all commits of a micro-batch go by; ``rows`` is None if there are none.
+    """The entries that all commits of a micro-batch use; ``rows`` is None if there are none.
 
-    One that is repeated after a crash goes by those that its first commit recorded.
+    A micro-batch that is repeated after a crash uses the entries that its first commit recorded.
     """
 
     rows: DataFrame | None
@@ -46,7 +46,7 @@ class BatchEntries:
 
     @classmethod
     def of(cls, lake: Lake, appender: Appender, batch_id: int, written: Iterable[Table]) -> BatchEntries:
-        """Return the entries of a micro-batch that writes some tables."""
+        """Return the entries for a micro-batch that writes the given tables."""
         table = tables.SILVER_LIST_ENTRIES
         if batch_id == appender.repeated:
             commits = [appender.commit(lake, one, batch_id) for one in written]
@@ -61,12 +61,12 @@ class BatchEntries:
 
     @property
     def record(self) -> dict[str, Any]:
-        """What the commits of the micro-batch record."""
+        """The record for the commits of the micro-batch."""
         return {} if self.version is None else {_VERSION: self.version}
 
 
 def _rows_of(lake: Lake, version: int) -> DataFrame:
-    """Return the entries of a version, or those of now if its files are gone."""
+    """Return the entries of a table version, or the current ones if the files of that version are deleted."""
 
     def read(rows: DataFrame) -> DataFrame:
         rows.select("entry_id").distinct().count()
@@ -78,7 +78,7 @@ def _rows_of(lake: Lake, version: int) -> DataFrame:
 
 
 def of_lake(lake: Lake, rule: str | None = None) -> DataFrame | None:
-    """Return the entries, or those of a rule, as they are now; None if there are none."""
+    """Return the current entries, of all rules or of one; None if there are none."""
     condition = "" if rule is None else f"rule = {literal(rule)}"
     return lake.read(tables.SILVER_LIST_ENTRIES) if lake.has_rows(tables.SILVER_LIST_ENTRIES, condition) else None
 
@@ -88,7 +88,7 @@ def divided(raised: Mapping[Table, DataFrame], entries: DataFrame | None) -> dic
 
     Args:
         raised: the alerts by table, in the columns of ``silver_alerts``.
-        entries: rows of ``silver_list_entries``; None if there are none, and then the alerts are as they are.
+        entries: rows of ``silver_list_entries``; None if there are none: then the alerts are returned unchanged.
     """
     if entries is None:
         return dict(raised)
@@ -103,13 +103,13 @@ def divided(raised: Mapping[Table, DataFrame], entries: DataFrame | None) -> dic
 
 
 def marked(alerts: DataFrame, entries: DataFrame, time: str = "timestamp", rule: str | None = None) -> DataFrame:
-    """Return alerts with ``entry_id``: the entry that suppresses them, otherwise null; of several the earliest.
+    """Add ``entry_id`` to alerts: the entry that suppresses each, the earliest if there are several, or null.
 
     Args:
-        alerts: alerts with ``entity, entity_key``, and with ``rule`` if they are not all of one.
+        alerts: alerts with ``entity, entity_key``, and with ``rule`` unless the argument ``rule`` is given.
         entries: rows of ``silver_list_entries``.
         time: the column of the event time.
-        rule: the rule that all alerts are of.
+        rule: the rule of all alerts.
     """
     own = F.col("rule") if rule is None else F.lit(rule)
     of_key = (

@@ -1,4 +1,4 @@
-"""Truth: what silver and the verdicts say of a range of days, against which alerts are measured."""
+"""Truth: reads the labels and verdicts of a range of days, against which alerts are measured."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 def condition(day: str, first: date | None, last: date | None) -> str:
-    """Return the SQL condition that a day, given in SQL, is in a range; both ends are included."""
+    """Return the SQL condition that a day (an SQL expression) is in an inclusive range."""
     limits = [f"{day} >= '{first}'"] if first else []
     limits += [f"{day} <= '{last}'"] if last else []
     return " AND ".join(limits) or "true"
 
 
 def of_range(lake: Lake, in_range: str) -> Range:
-    """Return what silver holds of a range, given as a condition on ``date``."""
+    """Summarize silver's rows of a range, which is given as a condition on ``date``."""
     figures = "count(*) AS transactions, min(date) AS first, max(date) AS last, sum(CASE WHEN label THEN 1 ELSE 0 END)"
     (row,) = lake.query(tables.SILVER_TRANSACTIONS, f"{figures} AS fraud", f"WHERE {in_range}").to_pylist()
     return Range(row["transactions"], row["first"], row["last"], row["fraud"] or 0)
 
 
 def of_rows(transactions: DataFrame) -> Range:
-    """Return what rows of silver hold: at least ``date`` and ``label``."""
+    """Summarize rows of silver; they have at least ``date`` and ``label``."""
     figures = F.count("*"), F.min("date"), F.max("date"), F.count_if("label")
     return Range(*transactions.agg(*figures).collect()[0])
 
@@ -43,7 +43,7 @@ def verdicts_on(lake: Lake, in_range: str, transactions: DataFrame | None = None
     Args:
         lake: the lake.
         in_range: a condition on ``date``.
-        transactions: ``transaction_id`` of those that count, if not all do.
+        transactions: ``transaction_id`` of the transactions to include; None: all.
     """
     latest = verdicts.latest(lake.read(tables.SILVER_VERDICTS)).where(in_range)
     if transactions is not None:

@@ -1,7 +1,7 @@
-"""Warm start: rules that are new to a stream get the state that they would have if the stream had always had them.
+"""Warm start: gives rules that are new to a stream the state that they would have if the stream had always had them.
 
-Their state is computed from the rows of silver that the stream has read so far. In the first micro-batch that has the
-rules, it is a supplement of the bucket's rows.
+The state is computed from the rows of silver that the stream has read so far. In the first micro-batch with the new
+rules, it is passed as a supplement to the bucket's rows.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 _NAMES = ("open_flags", "warm_rules", "recent")
-"""The supplements of a bucket: open flags of rules of the kind ``small_then_large``, the state of the other rules, and
-rows after the watermark, of which some wait in the bucket's state and the others were evaluated."""
+"""The supplements of a bucket: open flags of ``small_then_large`` rules, the state of the other rules, and the rows
+after the watermark, some of which wait in the bucket's state, while others were evaluated."""
 
 
 def states(
@@ -43,19 +43,20 @@ def states(
     Args:
         silver: the rows of ``silver_transactions`` that the stream has read, without those that came too late.
         settings: the declared columns and entities, and the number of buckets.
-        evaluator: of all rules of the stream.
-        added: the new ones among them.
-        watermark: all rows before it are evaluated or too late, microseconds; None in the order of arrival.
+        evaluator: the evaluator of all rules of the stream.
+        added: the new rules.
+        watermark: all rows before it were evaluated or are too late, microseconds; None in the order of arrival.
 
     Returns:
         The state as :data:`~fraudlake.detection.buckets.SUPPLEMENTS` of the buckets that have any rows.
 
     Raises:
-        PySparkException: files of silver are gone; they are read once before.
+        PySparkException: files of silver are deleted; they are read once here to detect that.
     """
     begin = _look_back(settings, added, _newest(silver) if watermark is None else watermark - 1)
     if begin is not None:
         silver = transactions.since(silver, begin)
+    # Read the files here, so that missing ones fail now and not in the tasks of the micro-batch.
     _newest(silver)
     new, schema = Evaluator.of(settings, added), evaluator.rows
 
@@ -75,9 +76,9 @@ def states(
 
 
 def change(settings: Settings, added: Sequence[RuleVersion], known: Collection[int]) -> buckets.Change:
-    """Return what puts the state of new rules, from :func:`states`, into the state of a bucket.
+    """Return a change that adds the state of new rules, from :func:`states`, to the state of a bucket.
 
-    Entities that are not ``known``, by their numbers, had no rules before: their buckets have no rows that wait.
+    ``known`` are the numbers of the entities that had rules before; buckets of other entities have no waiting rows.
     """
     new, bound = Evaluator.of(settings, added), alerts.bound_milliseconds(settings) * 1000
 
@@ -91,7 +92,7 @@ def change(settings: Settings, added: Sequence[RuleVersion], known: Collection[i
             waiting, others = _divided(state[buckets.WAITING], recent) if is_known else _begun(recent, bound)
             _, begun = new.evaluate(bucket, begun, others, _ready_before(waiting, others, bound))
             state = {**state, buckets.WAITING: waiting}
-        # An account's flag is its last transaction, whichever rule it is open for.
+        # An account has at most one flag, its last transaction, for all rules.
         flags, accounts = begun[alerts.OPEN_FLAGS], state[alerts.OPEN_FLAGS]["account"]
         flags = flags.filter(pc.invert(pc.is_in(flags["account"], accounts)))
         is_again = pc.is_in(state["rules"]["definition"], begun["rules"]["definition"])
@@ -106,7 +107,7 @@ def change(settings: Settings, added: Sequence[RuleVersion], known: Collection[i
 
 
 def _divided(waiting: pa.Table, recent: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the waiting rows, with the columns that new rules need, and the recent rows that do not wait."""
+    """Return the waiting rows, including the columns that new rules need, and the recent rows that do not wait."""
 
     def places(rows: pa.Table) -> list[tuple[str, int]]:
         return [*zip(rows["source"].cast(pa.string()).to_pylist(), rows["position"].to_pylist(), strict=True)]
@@ -120,13 +121,13 @@ def _divided(waiting: pa.Table, recent: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _begun(recent: pa.Table, bound: int) -> tuple[pa.Table, pa.Table]:
-    """Return the recent rows that would wait if the bucket had had rules all along, and the others."""
+    """Divide recent rows into those that would be waiting if the bucket had always had rules, and the others."""
     waits = pc.greater_equal(recent["time"], (pc.max(recent["time"]).as_py() or 0) // 1000 * 1000 - bound)
     return recent.filter(waits), recent.filter(pc.invert(waits))
 
 
 def _ready_before(waiting: pa.Table, evaluated: pa.Table, bound: int) -> int:
-    """Return up to when a bucket's rows were evaluated, microseconds: see :func:`detector.split_by_watermark`."""
+    """Return the time (microseconds) before which rows were evaluated: see :func:`detector.split_by_watermark`."""
     newest = max(pc.max(rows["time"]).as_py() or 0 for rows in (waiting, evaluated))
     passed = newest // 1000 * 1000 - bound
     first = pc.min(waiting["time"]).as_py()
@@ -139,7 +140,7 @@ def _newest(silver: DataFrame) -> int:
 
 
 def _look_back(settings: Settings, added: Sequence[RuleVersion], time: int) -> int | None:
-    """Return the event time that rules look back to from a time, both microseconds; None: they look back to all."""
+    """Return the earliest event time that rules look back to from ``time``, in microseconds; None: unbounded."""
     columns = query_columns(settings.columns)
     spans = [version.rule.compile(columns, settings.entities).look_back for version in added]
     if None in spans:

@@ -1,6 +1,6 @@
-"""Row patterns: ``MATCH_RECOGNIZE`` of Flink SQL over Arrow tables, with Flink's own answers.
+"""Row patterns: evaluates ``MATCH_RECOGNIZE`` of Flink SQL over Arrow tables, with the same results as Flink.
 
-:func:`match` answers a query over a table at once::
+:func:`match` evaluates a query over a whole table::
 
     from fraudlake import match_recognize
 
@@ -13,9 +13,9 @@
     '''
     alerts = match_recognize.match(sql, payments, time="paid_at", name="payments")
 
-Rows may also come in parts: :func:`parse` gives a :class:`Query`, :func:`sort` the rows of a part,
-:func:`~fraudlake.match_recognize.evaluation.matches` the matches that end there, with what the next part needs, and
-:func:`~fraudlake.match_recognize.evaluation.results` what the query selects of them.
+Rows may also come in parts. :func:`parse` returns a :class:`Query`, and :func:`sort` sorts the rows of a part.
+:func:`~fraudlake.match_recognize.evaluation.matches` returns the matches that end in the part and the state for the
+next one, and :func:`~fraudlake.match_recognize.evaluation.results` returns the columns that the query selects.
 """
 
 from fraudlake.match_recognize.answer import match

@@ -1,4 +1,4 @@
-"""Answer: a query over an Arrow table becomes an Arrow table, with a row for each match."""
+"""Answer: runs a query over an Arrow table, and returns an Arrow table with a row for each match."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TYPES = {
     pa.int64(): BIGINT,
     pa.float64(): DOUBLE,
 }
-"""Types of columns that a query may name, next to timestamps."""
+"""Types of columns that a query may name, in addition to timestamps."""
 _ARROW = {
     STRING: pa.string(),
     BOOLEAN: pa.bool_(),
@@ -46,11 +46,11 @@ def match(sql: str, rows: pa.Table, time: str, name: str = "rows") -> pa.Table:
     """Answer a query.
 
     Args:
-        sql: one query over one ``MATCH_RECOGNIZE``, as Flink SQL takes it.
-        rows: the rows; columns of type string, bool, int32, int64, float64 or timestamp (UTC) can be named.
-        time: the column, a timestamp without NULLs, with which ``ORDER BY`` begins. Rows of the same time and further
-            order keep the order of the table.
-        name: what the query calls the rows.
+        sql: one query over one ``MATCH_RECOGNIZE``, in Flink SQL.
+        rows: the rows; the query may name columns of type string, bool, int32, int64, float64 or timestamp (UTC).
+        time: the first column of ``ORDER BY``, a timestamp without NULLs. Rows that are equal in all columns of
+            ``ORDER BY`` keep the order of the table.
+        name: the name of the rows in the query.
 
     Returns:
         The columns that the query selects, with a row for each match; times in microseconds.

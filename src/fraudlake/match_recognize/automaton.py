@@ -1,8 +1,8 @@
-"""The automaton: variables with quantifiers become the states and transitions that Flink's CEP library compiles.
+"""The automaton: compiles variables with quantifiers to the same states and transitions as Flink's CEP library.
 
-Flink SQL lets no row be skipped within a match, so the rows of a match follow each other, and those of a variable do,
-too. A state takes the current row for its variable, or proceeds to another state that may take the same row. A greedy
-loop does not proceed with a row that it could take itself (Flink's `NFACompiler`).
+In Flink SQL a match skips no rows, so its rows are consecutive, and so are those of each variable. A state takes the
+current row for its variable, or proceeds to another state that may take the same row. A greedy loop does not proceed
+with a row that it could take itself (Flink's `NFACompiler`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Variable(NamedTuple):
 
     @property
     def is_greedy_loop(self) -> bool:
-        """Whether it may take different numbers of rows, and as many as it can (`?` is no loop to Flink)."""
+        """Whether it takes a varying number of rows, and as many as it can (Flink does not treat `?` as a loop)."""
         return self.greedy and self.least != self.most and (self.least, self.most) != (0, 1)
 
     @property

@@ -1,7 +1,7 @@
-"""Evaluation: a query over sorted rows gives its matches, and of each match a row of the result.
+"""Evaluation: finds the matches of a query in sorted rows, and computes a row of the result for each.
 
-Rows may come in parts. Then each part begins with the rows that the one before said are needed, and what it gives are
-the matches that come out with its new rows.
+Rows may come in parts. Then each part begins with the rows that the previous part still needs, and returns the matches
+that its new rows complete.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ class Matches(NamedTuple):
     """The matches of a part, and the state for the next part."""
 
     matches: list[Match]
-    """A partition's in the order in which they come out."""
+    """The matches; those of a partition are in the order in which they are emitted."""
     begin: NDArray[np.int64]
-    """Of each partition, its first row that is still needed."""
+    """For each partition, the first row that is still needed."""
     open_matches: list[OpenMatches]
-    """Of each partition with such rows, its open matches; empty for a pattern of fixed length."""
+    """For each partition with such rows, its open matches; empty for a pattern of fixed length."""
 
 
 def matches(
     query: Query, rows: SortedRows, open_matches: Sequence[OpenMatches] = (), now: int | None = None
 ) -> Matches:
-    """Find the matches that come out with the new rows.
+    """Find the matches that are emitted with the new rows.
 
     Args:
         query: the query.
         rows: a part of the rows.
-        open_matches: what the part before gave.
+        open_matches: those that the previous part returned.
         now: no row that follows has an earlier time, in microseconds; None: no row follows.
 
     Raises:
@@ -53,7 +53,7 @@ def matches(
 
 
 def results(query: Query, rows: SortedRows, query_matches: Sequence[Match]) -> list[dict[str, Any] | None]:
-    """Return what the query selects of each match, by name; None for a match that its WHERE leaves out.
+    """Return the selected columns of each match, by name; None for a match that WHERE excludes.
 
     Times are microseconds since 1970.
     """
@@ -95,7 +95,7 @@ def of_any_length(
     matcher = Matcher(
         states, conditions, query.skip, query.within, rows.lists[query.time], binding, _beginnings(query, flags)
     )
-    # The open matches are in the order of the rows that the part begins with, which need not be that of the partitions.
+    # The open matches are in the order of the part's first rows, which may differ from the order of the partitions.
     with_seen = np.flatnonzero(rows.new > rows.starts[:-1])
     with_seen = with_seen[np.argsort(rows.order[rows.starts[with_seen]])]
     earlier = dict(zip(with_seen.tolist(), open_matches, strict=True))
@@ -126,7 +126,7 @@ def _look_up(flags: list[bool]) -> Scalar:
 
 
 def _beginnings(query: Query, flags: Sequence[NDArray[np.bool_] | None]) -> list[int] | None:
-    """Return the rows with which a match may begin, if that depends on the row alone."""
+    """Return the rows at which a match may begin, if that depends on the row alone."""
     may_begin: NDArray[np.bool_] | None = None
     for variable, flag in zip(query.variables, flags, strict=True):
         if flag is None:
@@ -141,7 +141,7 @@ def _beginnings(query: Query, flags: Sequence[NDArray[np.bool_] | None]) -> list
 
 
 def of_fixed_length(query: Query, rows: SortedRows, now: int | None = None) -> Matches:
-    """Find the matches of a pattern each of whose variables takes a fixed number of rows."""
+    """Find the matches of a pattern in which each variable takes a fixed number of rows."""
     shape = np.concatenate([[0], np.cumsum([variable.least for variable in query.variables])]).tolist()
     length = shape[-1]
     partition = np.repeat(np.arange(len(rows.starts) - 1), np.diff(rows.starts))
@@ -167,7 +167,7 @@ def of_fixed_length(query: Query, rows: SortedRows, now: int | None = None) -> M
 
 
 def _complete(query: Query, rows: SortedRows, shape: Sequence[int], partition: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return with which rows a match begins whose last row is new."""
+    """Return at which rows a match begins whose last row is new."""
     length = shape[-1]
     size = max(len(rows) - length + 1, 0)
     if not size:

@@ -1,6 +1,6 @@
-"""Expressions: SQL conditions and measures become typed expressions, as Flink types and computes them.
+"""Expressions: compiles SQL conditions and measures to typed expressions, with Flink's types and results.
 
-Only what the tables of this module list is allowed; everything else is refused by name and position.
+Only the functions and operators in the tables of this module are allowed; all others are refused by name and position.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Context:
 
     text: sql.Text
     columns: Mapping[str, Column]
-    """The columns by the names that a query may give them."""
+    """The columns by their names in a query."""
     time: str
-    """The column of the time."""
+    """The name of the time column."""
     variables: tuple[str, ...] = ()
     defined: str | None = None
     """The variable whose condition this is; None in a measure."""
@@ -84,7 +84,7 @@ def build(node: exp.Expr, context: Context) -> Expression:
 
 _KNOWN_PARTS = {"this", "expression", "expressions", "table", "low", "high", "symmetric", "unit", "ifs", "default"}
 _KNOWN_PARTS |= {"true", "false", "to", "start", "length", "position", "is_string", "negate", "safe", "typed", "_type"}
-"""The parts of an expression that the builders below use; any other part that sqlglot finds is refused."""
+"""The parts of an expression that the builders below use; any other part from sqlglot is refused."""
 
 
 def condition(node: exp.Expr, context: Context) -> Expression:
@@ -106,7 +106,7 @@ def _literal(node: exp.Literal, context: Context) -> Expression:
     if "e" in text.lower():
         try:
             return values.constant(float(text), DOUBLE)
-        except ValueError:  # the tokenizer takes 9E for a number
+        except ValueError:  # the tokenizer accepts 9E as a number
             context.refuse(node, f"{text} is not a number")
     if "." in text:
         number = Decimal(text)
@@ -172,7 +172,7 @@ def _column(node: exp.Column, context: Context) -> Expression:
 
 
 def _rows_of(node: exp.Expr, variable: str, context: Context) -> Rows:
-    """Return the rows of a variable; without a name all rows of the match."""
+    """Return the rows of a variable, or all rows of the match if no variable is named."""
     if not variable:
         return Rows(None, context.defined is not None)
     if variable not in context.variables:
@@ -191,7 +191,7 @@ def _reference(node: exp.Column, name: str, rows: Rows, context: Context) -> Exp
 
 
 def _one_variable(node: exp.Expr, parts: Sequence[exp.Expr], context: Context, what: str) -> Rows | None:
-    """Return the rows that the columns of an expression belong to, which must be those of one variable."""
+    """Return the rows of the columns in an expression; all columns must belong to one variable."""
     columns = [column for part in parts for column in part.find_all(exp.Column)]
     tables = {column.table for column in columns}
     if len(tables) > 1:
@@ -291,7 +291,7 @@ def _common_type(parts: Sequence[Expression]) -> Type | None:
 
 
 def _as(part: Expression, type_: Type) -> Expression:
-    """Return an expression in a type that it can be taken for."""
+    """Convert an expression implicitly to a compatible type."""
     if part.type == type_:
         return part
     if part.type == NULL:
@@ -842,7 +842,7 @@ def _extreme(choose: Callable[..., Any]) -> Callable[[exp.Anonymous, Context], E
 
 
 def _decimal_type(sizes: Sequence[str]) -> Type | None:
-    """Return the type of given precision and scale, 10 and 0 if they are not given; None if Flink has none."""
+    """Return the DECIMAL type with a precision (default 10) and scale (default 0); None if Flink has no such type."""
     if len(sizes) > 2 or not all(re.fullmatch("[0-9]{1,2}", size) for size in sizes):
         return None
     precision, scale = [*map(int, sizes), *(10, 0)[len(sizes) :]]
@@ -864,7 +864,7 @@ def _substring(node: exp.Substring, context: Context) -> Expression:
         context.refuse(node, "SUBSTRING takes whole numbers for start and length")
 
     def substring(text: str, start: int, count: int | None = None) -> str:
-        # As in Flink: the first character is 1, or 0; a negative start counts from the end.
+        # As in Flink, both 1 and 0 mean the first character, and a negative start counts from the end.
         begin = start - 1 if start > 0 else max(len(text) + start, 0) if start < 0 else 0
         if count is not None and count < 0:
             return ""
@@ -883,7 +883,7 @@ _STEPS = {"MILLISECOND": 1000, **UNITS, "WEEK": 7 * UNITS["DAY"]}
 
 
 def _step(unit: exp.Expr, function: str, context: Context) -> int:
-    """Return the microseconds of a unit that a function is given."""
+    """Return the microseconds of the time unit in a function call."""
     step = _STEPS.get(unit.name.upper())
     if step is None:
         context.refuse(unit, f"{function} takes {', '.join(_STEPS)}, not {unit.name}")

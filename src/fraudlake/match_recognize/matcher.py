@@ -1,7 +1,7 @@
 """The matcher: runs an automaton over rows sorted by partition and time, with the semantics of Flink's CEP library.
 
-Open matches are in a heap by their first row, as Flink's are; which of several matches with the same first row
-comes first, and so makes the others void, depends on their order in Java's PriorityQueue.
+Like Flink, it keeps open matches in a heap by their first row. If several matches have the same first row, the order of
+Java's PriorityQueue decides which is emitted first, and so discards the others.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Skip(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A match: the bounds of its variables' rows, and the row with which it came out; -1: after the last."""
+    """A match: the bounds of its variables' rows, and the row at which it was emitted; -1: after the last row."""
 
     bounds: Bounds
     emitted_at: int
 
 
 class _Open(NamedTuple):
-    """A match that is not complete, or not yet out; ``first`` is its first row."""
+    """A match that is incomplete or not yet emitted; ``first`` is its first row."""
 
     first: int
     state: State
@@ -46,7 +46,7 @@ class _Heap(list[_Open]):
     """Java's PriorityQueue: a binary heap by first row, in whose order ties are visited."""
 
     def add(self, item: _Open) -> None:
-        """Add an item after all that are equal on its way up."""
+        """Add an item below its equals on the path to the root."""
         number = len(self)
         self.append(item)
         while number:
@@ -89,9 +89,9 @@ class _Heap(list[_Open]):
 class Matcher:
     """A pattern ready to run over rows.
 
-    ``conditions`` has one for each variable. ``within`` is in microseconds: a match ends before that time is up; None
-    means no limit. ``may_begin`` are the rows with which a match may begin, in order, if they are known: while no match
-    is open, the rows between are skipped.
+    ``conditions`` has one for each variable. ``within`` is in microseconds: a match must be shorter than that; None
+    means no limit. ``may_begin`` are the rows at which a match may begin, in order, if they are known: while no match
+    is open, the rows between them are skipped.
     """
 
     states: Sequence[State]
@@ -106,8 +106,8 @@ class Matcher:
         """Return the run over a partition: a new one, or one that continues.
 
         Args:
-            open_matches: what :meth:`Run.open_matches` returned.
-            start: the number that the row has now which was the first one of those.
+            open_matches: the result of :meth:`Run.open_matches` of the previous run.
+            start: the present number of the first row of those matches.
         """
         if open_matches is None:
             return Run(self, _Heap([_Open(_NEVER, self.states[-1], ())]), _Heap())
@@ -122,9 +122,10 @@ class Matcher:
 
 
 OpenMatches = list[list[tuple[int, int, list[int]]]]
-"""The matches that are not complete, and those not yet out; rows count from the first one that any of them has.
+"""The incomplete matches, and the complete ones that are not yet emitted, as JSON-compatible values.
 
-Of each match its first row (-1: it has not begun), its state and the bounds of its variables' rows; fit for JSON.
+For each match: its first row (-1: it has not begun), its state, and the bounds of its variables' rows. Rows are counted
+from the first row of any match.
 """
 
 
@@ -132,7 +133,7 @@ class Run:
     """The open and the complete matches of one partition; :meth:`Matcher.run` makes one."""
 
     def __init__(self, matcher: Matcher, partial: _Heap, complete: _Heap) -> None:
-        """Begin with the matches that are not complete, and those not yet out."""
+        """Begin with the incomplete matches, and the complete ones that are not yet emitted."""
         self._matcher, self._partial, self._complete = matcher, partial, complete
 
     @property
@@ -142,7 +143,7 @@ class Run:
 
     @property
     def first_row(self) -> int | None:
-        """The first row that an open match has; None if none is open."""
+        """The first row of any open match; None if no match is open."""
         first = min((item.first for heap in (self._partial, self._complete) for item in heap), default=_NEVER)
         return None if first == _NEVER else first
 
@@ -165,7 +166,7 @@ class Run:
         """Find matches.
 
         Args:
-            start: the first row that was not offered before.
+            start: the first row that was not processed before.
             stop: the row after the partition's last.
             now: no row that follows has an earlier time; None: no row follows.
 
@@ -190,11 +191,11 @@ class Run:
         matcher.binding.forget()
 
     def advance(self, time: int | None, row: int) -> Iterator[Match]:
-        """Drop the matches whose time is up; None: the end of time."""
+        """Drop the matches whose time is up, and emit complete ones; ``time`` None: no more rows."""
         times = self._matcher.times
         within = self._matcher.within
         earliest = self._partial[0].first
-        # Times rise with the rows: while the earliest match is in time, all are.
+        # Rows are in the order of time: while the earliest match is in time, all are.
         if within is not None and earliest != _NEVER and (time is None or time - times[earliest] >= within):
             in_time = _Heap()
             for item in self._partial:
@@ -217,7 +218,7 @@ class Run:
         self._partial = following
 
     def _taken(self, item: _Open, row: int) -> Iterable[_Open]:
-        """Return the open matches that a match becomes with the row: one for each variable that takes it."""
+        """Return the continuations of a match with the row, one for each variable that takes it."""
         conditions, variables = self._matcher.conditions, len(self._matcher.conditions)
         first, state, bounds = item
         begins = first == _NEVER
@@ -262,7 +263,7 @@ class Run:
 
 
 def first_after(skip: Skip, bounds: Bounds) -> int:
-    """Return the first row with which another match may begin.
+    """Return the first row at which another match may begin.
 
     Raises:
         FraudlakeError: AFTER MATCH SKIP names a variable that has no row in the match, or its first row.

@@ -1,4 +1,4 @@
-"""Queries: the clauses of a MATCH_RECOGNIZE become a checked pattern that can run over rows."""
+"""Queries: checks the clauses of a MATCH_RECOGNIZE, and compiles them to a pattern that can run over rows."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ class Query:
 
     partition_by: tuple[Column, ...]
     order_by: tuple[tuple[Column, bool], ...]
-    """Further columns of the order, after the time, and whether each is descending."""
+    """The columns of ORDER BY after the time, and whether each is descending."""
     variables: tuple[Variable, ...]
     conditions: tuple[Expression, ...]
     skip: Skip
     within: int | None
     row: tuple[Output, ...]
-    """Output of a match: its partition's columns, as None, and the measures."""
+    """The output of a match: the columns of its partition, as None, and the measures."""
     select: tuple[Output, ...]
-    """The columns of the result, which are computed from those of a match."""
+    """The columns of the result, computed from the output of a match."""
     where: Expression | None
     columns: tuple[str, ...]
-    """The columns that it reads."""
+    """The columns that the query reads."""
     time: str
-    """The column of the time."""
+    """The name of the time column."""
 
 
 def parse(text: str, columns: Mapping[str, Column], time: str, tables: Sequence[str], name: str = "SQL") -> Query:
@@ -51,13 +51,13 @@ def parse(text: str, columns: Mapping[str, Column], time: str, tables: Sequence[
 
     Args:
         text: one query over one MATCH_RECOGNIZE.
-        columns: the columns by the names that the query may give them.
-        time: the column of the time, with which ORDER BY begins.
-        tables: the names that the query may give the rows.
-        name: what messages call the text.
+        columns: the columns by their names in the query.
+        time: the time column, with which ORDER BY begins.
+        tables: the names of the rows that the query may use.
+        name: the name of the text in messages.
 
     Raises:
-        UsageError: it is not valid, or something in it is not supported; with its position.
+        UsageError: the query is not valid, or uses something that is not supported; with its position.
     """
     return _Reader(sql.clauses(sql.Text(text, name)), columns, time, tables).query()
 

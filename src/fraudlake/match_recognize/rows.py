@@ -1,4 +1,4 @@
-"""Rows: an Arrow table becomes columns sorted by partition, time and arrival."""
+"""Rows: sorts an Arrow table by partition, time and arrival."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fraudlake.match_recognize.values import Binding
 class SortedRows:
     """Columns of rows, one partition after the other, each in event-time order.
 
-    ``starts`` are the partitions' first rows, and at its end the number of all rows.
+    ``starts`` are the first rows of the partitions, followed by the number of all rows.
     """
 
     columns: dict[str, Vector]
     starts: NDArray[np.int64]
     new: NDArray[np.int64]
-    """Of each partition, the first row that was not seen before."""
+    """For each partition, the first row that was not seen before."""
     order: NDArray[np.int64]
     """The rows' numbers in the table that they came from."""
 
@@ -36,7 +36,7 @@ class SortedRows:
         return len(self.order)
 
     def where(self, chosen: NDArray[np.bool_]) -> SortedRows:
-        """Return the rows that are chosen; a partition may have none left."""
+        """Return the chosen rows; a partition may become empty."""
         numbers = np.flatnonzero(chosen)
         before = np.concatenate([[0], np.cumsum(chosen)])
         columns = {name: _taken(column, numbers) for name, column in self.columns.items()}
@@ -49,11 +49,11 @@ class SortedRows:
 
     @property
     def ends(self) -> NDArray[np.int64]:
-        """The row after the last of its partition, for each row."""
+        """For each row, the end (exclusive) of its partition."""
         return np.repeat(self.starts[1:], np.diff(self.starts))
 
     def behind(self, begin: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the numbers, in the table, of each partition's rows from a certain one on."""
+        """Return the table's row numbers of each partition's rows from ``begin`` on."""
         return self.order[np.arange(len(self)) >= np.repeat(begin, np.diff(self.starts))]
 
     @cached_property
@@ -80,12 +80,12 @@ def sort(
 
     Args:
         table: the columns that the other arguments name.
-        time: the column of the time, a timestamp (UTC).
+        time: the time column, a timestamp (UTC).
         partition_by: the columns whose values the rows of a partition share; NULL is a separate value.
         further: columns that order rows of the same time, and whether each is descending.
         names: the columns to return.
-        arrival: columns that order rows which are equal so far; without them, these keep the table's order.
-        seen: number of rows, at the table's beginning, that were sorted before: they keep their order and come first.
+        arrival: columns that break the remaining ties; without them, tied rows keep the table's order.
+        seen: number of rows at the table's beginning that were sorted before: they keep their order and come first.
     """
     # numpy's lexsort takes the most important key last.
     keys = [_rank(table[name], descending=False) for name in reversed(arrival)]
@@ -110,7 +110,7 @@ def _taken(column: Vector, order: NDArray[np.int64]) -> Vector:
 
 
 def _rank(column: pa.ChunkedArray, descending: bool) -> NDArray[np.int64]:
-    """Return numbers that sort as the values do; NULL is the least, as in Flink."""
+    """Return numbers that sort like the values; NULL is the smallest, as in Flink."""
     encoded = column.combine_chunks().dictionary_encode()
     rank_of_code = np.empty(len(encoded.dictionary) + 1, np.int64)
     rank_of_code[0] = 0

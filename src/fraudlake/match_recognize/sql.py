@@ -1,4 +1,4 @@
-"""SQL text: a Flink query becomes the clauses of its MATCH_RECOGNIZE, whose parts keep their position in the text."""
+"""SQL text: splits a Flink query into the clauses of its MATCH_RECOGNIZE, and keeps their positions for messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fraudlake.errors import UsageError, first_line
 
 
 class _Flink(Dialect):
-    """Flink's SQL as far as rules need it. Every function stays a name with arguments, which `expressions` looks up."""
+    """The part of Flink's SQL that rules need. Functions stay names with arguments, which `expressions` looks up."""
 
     class Tokenizer(tokens.Tokenizer):
         IDENTIFIERS = ["`"]  # noqa: RUF012
@@ -33,20 +33,20 @@ class _Flink(Dialect):
 
 @dataclass(frozen=True)
 class Text:
-    """A text and its name in messages; parts of it are given by their first and last character."""
+    """A text and its name in messages; its parts are addressed by the positions of their characters."""
 
     sql: str
     name: str = "SQL"
 
     def refuse(self, at: int, reason: str) -> NoReturn:
-        """Raise an error with one line about a character.
+        """Raise a one-line error about a character of the text.
 
         Raises:
             UsageError: always.
         """
         before = self.sql[:at]
         line, column = before.count("\n") + 1, at - (before.rfind("\n") + 1) + 1
-        in_one_line = " ".join(reason.splitlines())  # what it quotes may have several
+        in_one_line = " ".join(reason.splitlines())  # quoted text may have several lines
         raise UsageError(f"{self.name}: line {line}, column {column}: {in_one_line}")
 
     @cached_property
@@ -58,7 +58,7 @@ class Text:
             raise UsageError(f"{self.name}: {first_line(error)}") from None
 
     def parse(self, start: int, end: int) -> exp.Expr:
-        """Parse the part from ``start`` up to ``end``; everything else is blanked, so that positions stay right."""
+        """Parse the part from ``start`` up to ``end``; everything else is blanked to preserve positions."""
         try:
             parsed = _Flink().parse(_blank(self.sql[:start]) + self.sql[start:end])
         except ParseError as error:
@@ -82,7 +82,7 @@ class Text:
 
 
 def _blank(sql: str) -> str:
-    """Return as many blanks, in lines of the same length."""
+    """Replace every character by a blank, and keep the line breaks."""
     return "".join(character if character == "\n" else " " for character in sql)
 
 
@@ -91,14 +91,14 @@ def _reason(description: str) -> str:
 
 
 def position(node: exp.Expr) -> int:
-    """Return the first character of an expression in its text: that of the leftmost part which has one."""
+    """Return the position of an expression in its text: that of its leftmost part with a known position."""
     starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
     return min(starts, default=0)
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the text, with the name that it is given by ``AS``."""
+    """A part of the text, with its name from ``AS``."""
 
     start: int
     end: int
@@ -142,7 +142,7 @@ def clauses(text: Text) -> Clauses:
     """Divide a query into its clauses.
 
     Raises:
-        UsageError: it is no single query over a MATCH_RECOGNIZE, or a clause is missing, misplaced or not supported.
+        UsageError: it is not one query over a MATCH_RECOGNIZE, or a clause is missing, misplaced or not supported.
     """
     words = text.tokens
     if not words:
@@ -234,7 +234,7 @@ def _divide(clauses: Clauses, words: list[Token], closing: Token) -> None:
 
 
 def _clause_starts(words: list[Token]) -> list[tuple[str, int, int]]:
-    """Return the clauses that begin outside of parentheses, each with its first word's number, and how many it has."""
+    """Return the clauses that begin outside of parentheses, each with the number and the count of its keywords."""
     starts = []
     for number, (word, depth) in enumerate(zip(words, _depths(words), strict=True)):
         if depth or word.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
@@ -242,7 +242,7 @@ def _clause_starts(words: list[Token]) -> list[tuple[str, int, int]]:
         if number and words[number - 1].token_type in (TokenType.DOT, TokenType.ALIAS):
             continue
         for name, start in _STARTS.items():
-            # The tokenizer makes one word of some pairs, such as ORDER BY.
+            # The tokenizer joins some pairs, such as ORDER BY, to one word.
             for length in {1, len(start)}:
                 phrase = " ".join(token.text.upper() for token in words[number : number + length])
                 if phrase.split() == list(start):
@@ -266,7 +266,7 @@ def _list(text: Text, words: list[Token]) -> list[list[Token]]:
 
 
 def _measure(text: Text, words: list[Token]) -> Part:
-    if words[0].text.upper() == "FINAL" and len(words) > 1:  # what every measure is
+    if words[0].text.upper() == "FINAL" and len(words) > 1:  # FINAL is the default of every measure
         words = words[1:]
     if len(words) < 2:
         text.refuse(words[0].start, "a measure needs a name: expression AS name")

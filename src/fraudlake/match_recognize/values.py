@@ -1,8 +1,8 @@
-"""Values: the types of Flink SQL that rules know, and expressions over them, for single rows and for whole columns.
+"""Values: defines Flink SQL's types, and expressions over them that run on single rows or whole columns.
 
 A value is a Python bool, int, float, Decimal or str, a timestamp or an interval as whole microseconds, or None for
-NULL. A column of values is a :class:`Vector`. An expression does both: `bind` makes a function for a single row,
-`vector` computes all rows at once; tests hold them to the same results.
+NULL. A column of values is a :class:`Vector`. An expression supports both: `bind` makes a function for a single row,
+and `vector` computes all rows at once. Tests check that their results are equal.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Type(NamedTuple):
 
     @property
     def is_numeric(self) -> bool:
-        """Whether one can calculate with it."""
+        """Whether it is a number type."""
         return self.name in ("INT", "BIGINT", "DECIMAL", "DOUBLE")
 
     @property
@@ -48,7 +48,7 @@ _MAX_PRECISION = 38
 
 
 def decimal(precision: int, scale: int) -> Type:
-    """Return a DECIMAL; beyond 38 digits, those after the point are lost first, as in Flink."""
+    """Return a DECIMAL type; beyond 38 digits the scale is reduced first, as in Flink."""
     if precision > _MAX_PRECISION:
         whole = precision - scale
         scale = max(_MAX_PRECISION - whole, min(scale, 6))
@@ -57,10 +57,10 @@ def decimal(precision: int, scale: int) -> Type:
 
 
 Bounds = tuple[int, ...]
-"""Which rows a match gives to which variable: those of variable v are ``bounds[v]`` up to ``bounds[v + 1]``. The rows
-of a match always follow each other."""
+"""The rows of each variable in a match: those of variable v are ``bounds[v]`` up to ``bounds[v + 1]``. The rows of a
+match are always consecutive."""
 Scalar = Callable[[int, Bounds], Any]
-"""Computes a value from the number of the current row, or of a match's last, and the bounds so far."""
+"""Computes a value from the number of the current row, or of the last row of a match, and the bounds so far."""
 
 
 @dataclass
@@ -69,12 +69,12 @@ class Binding:
 
     columns: Mapping[str, list[Any]]
     sums: list[dict[int, list[Any]]] = field(default_factory=list)
-    """Of each aggregate, by the first row of a range: its state after each further row."""
+    """For each aggregate, by the first row of a range: its state after each further row."""
     emitted: int = 0
-    """The event time at which the match came out, for MATCH_ROWTIME."""
+    """The event time at which the match was emitted, for MATCH_ROWTIME."""
 
     def forget(self) -> None:
-        """Drop the state of aggregates, since no open match needs it."""
+        """Drop the state of aggregates, which no open match needs."""
         for sums in self.sums:
             sums.clear()
 
@@ -152,7 +152,7 @@ def strict(
     Args:
         type_: the result's type.
         function: computes the result of single values.
-        operands: what it is called with.
+        operands: its arguments.
         columns: computes the results of arrays; by default ``function``, value by value.
     """
     of_columns = columns or _each(function, len(operands), type_)
@@ -217,7 +217,7 @@ def _each(function: Callable[..., Any], count: int, type_: Type) -> Callable[...
 
 
 def general(type_: Type, function: Callable[..., Any], *operands: Expression) -> Expression:
-    """Return a call that decides itself what NULL, as None, means; it is given values already computed."""
+    """Return a call whose function handles NULL (None) itself; its arguments are computed values."""
 
     def bind(binding: Binding) -> Scalar:
         bound = [operand.bind(binding) for operand in operands]
@@ -241,7 +241,7 @@ def logical_or(left: Expression, right: Expression) -> Expression:
 
 
 def _logical(left: Expression, right: Expression, decisive: bool) -> Expression:
-    """A side that is ``decisive`` decides; else the result is NULL if a side is, and else the other truth value."""
+    """A side equal to ``decisive`` decides; otherwise the result is NULL if a side is, else ``not decisive``."""
 
     def bind(binding: Binding) -> Scalar:
         first, second = left.bind(binding), right.bind(binding)
@@ -361,18 +361,18 @@ def reference(type_: Type, column: str, rows: Rows, first: bool = False, offset:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """An aggregate function: its state grows by a value at a time, from left to right as in Flink."""
+    """An aggregate function: it adds values to its state one at a time, from left to right, as in Flink."""
 
     type: Type
     grow: Callable[[Any, Any], Any]
     """Takes the state and a value that is not NULL; returns the new state."""
     begin: Any = None
     result: Callable[[Any], Any] | None = None
-    """Turns the last state into the result; None: it is the result."""
+    """Turns the last state into the result; None: the state is the result."""
 
 
 def aggregate(function: Aggregate, operand: Expression, rows: Rows) -> Expression:
-    """Return an aggregate over rows; ``operand`` takes each of them for the current row."""
+    """Return an aggregate over rows; ``operand`` is evaluated with each as the current row."""
 
     def bind(binding: Binding) -> Scalar:
         value_of_row, span = operand.bind(binding), rows.range
@@ -410,7 +410,7 @@ def aggregate(function: Aggregate, operand: Expression, rows: Rows) -> Expressio
 
 
 def match_time(column: str, in_measures: bool) -> Expression:
-    """Return MATCH_ROWTIME: the event time at which a match comes out, or of the current row of a condition."""
+    """Return MATCH_ROWTIME: the event time at which a match is emitted, or in a condition that of the current row."""
 
     def bind(binding: Binding) -> Scalar:
         times = binding.columns[column]

@@ -1,4 +1,4 @@
-"""Alerts of scores: predictions become the alerts of rules of the kind ``model``."""
+"""Alerts of scores: evaluates rules of the kind ``model`` on predictions."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from fraudlake.rules.rule_set import RuleVersion
 
 ROLE = "SCORED"
-"""What evidence calls the transaction."""
+"""The role of the transaction in the evidence."""
 _READ = ("transaction_id", "account_id", "timestamp", "amount", "probability", "reasons", "model_version")
 _OF_OTHERS = [
     column
     for column in tables.SILVER_ALERTS.fields
     if column.name.startswith("small_") or column.name in ("seconds_between", "evidence_columns")
 ]
-"""The columns of ``silver_alerts`` that are null."""
+"""The columns of ``silver_alerts`` that are null in alerts of scores."""
 _EXPLANATION = (
     "Account %s paid %.2f at %s UTC: version %s of the model gives it the fraud probability %.3f (limit %.3f)"
 )
@@ -50,8 +50,9 @@ def of_predictions(
 
     Args:
         predictions: rows of ``gold_fraud_predictions``.
-        versions: those of other kinds raise none.
-        profiles: the profiles of the model's versions. Under a version without budgets, a rule with one raises none.
+        versions: versions of rules; other kinds raise no alerts here.
+        profiles: the profiles of the model's versions. If a version has no budget curve, rules with a budget raise
+            nothing.
     """
     raised = [_raised(version, rule, profiles) for version, rule in _of_kind(versions)]
     transaction = F.struct(F.lit(ROLE).alias("variable"), "transaction_id", "timestamp", "amount")
@@ -90,18 +91,18 @@ def of_predictions(
 
 
 def lowest(versions: Sequence[RuleVersion], model: Model) -> float:
-    """Return the lowest probability from which one of the rules alerts under a version of the model; 1 without rules.
+    """Return the lowest probability at which any of the rules alerts with a version of the model; 1 without rules.
 
     Raises:
-        FraudlakeError: a rule has a budget, and the version of the model knows none.
+        FraudlakeError: a rule has a budget, and the version of the model has no budget curve.
     """
     return min((model.threshold(rule.threshold) for _, rule in _of_kind(versions)), default=1.0)
 
 
 def of_days(predictions: DataFrame, lake: Lake, versions: Sequence[RuleVersion]) -> DataFrame:
-    """Return the alerts of predictions that were made at any time: of a transaction that has several, the stream's.
+    """Return the alerts of all predictions; if a transaction has several, the stream's prediction counts.
 
-    Predictions of a backfill count if the stream has made none, or if the backfill has replaced it; then the latest.
+    The latest prediction of a backfill counts if the stream made none, or if the backfill replaced the stream's.
     """
     order = F.col("scored_from") == "backfill", F.col("scored_at").desc()
     first = Window.partitionBy("transaction_id").orderBy(*order)
@@ -110,9 +111,9 @@ def of_days(predictions: DataFrame, lake: Lake, versions: Sequence[RuleVersion])
 
 
 def backtest(lake: Lake, rule: ModelRule, first: date | None, last: date | None) -> tuple[Report, DataFrame]:
-    """``gold_fraud_predictions`` of a range of days, both included → the figures of a rule, and its alerts.
+    """Evaluate a rule over ``gold_fraud_predictions`` of a range of days (inclusive); return its figures and alerts.
 
-    They are over the transactions that have a prediction; see :func:`fraudlake.detection.backtest.backtest`.
+    They cover the transactions that have a prediction; see :func:`fraudlake.detection.backtest.backtest`.
     """
     in_range = truth.condition("date", first, last)
     predictions = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(in_range)
@@ -129,7 +130,7 @@ def _of_kind(versions: Sequence[RuleVersion]) -> Iterator[tuple[RuleVersion, Mod
 
 
 def _raised(version: RuleVersion, rule: ModelRule, profiles: Mapping[str, Profile]) -> Column:
-    """Return the rule and its level if a prediction reaches it, otherwise null."""
+    """Return the rule and its alert level if a prediction reaches that level, otherwise null."""
     level = _level(rule, profiles)
     columns = (
         F.lit(rule.name).alias("rule"),
@@ -140,7 +141,7 @@ def _raised(version: RuleVersion, rule: ModelRule, profiles: Mapping[str, Profil
 
 
 def _level(rule: ModelRule, profiles: Mapping[str, Profile]) -> Column:
-    """Return the probability from which a prediction raises an alert."""
+    """Return the lowest probability that raises an alert."""
     if not isinstance(rule.threshold, str):
         return F.lit(rule.threshold)
     level = F.lit(None).cast("double")

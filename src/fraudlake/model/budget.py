@@ -1,4 +1,4 @@
-"""Budget: a number of accounts a day becomes the probability from which a transaction is predicted fraud."""
+"""Budget: converts a number of accounts a day to the probability threshold for predicting fraud."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     Floats = NDArray[np.floating[Any]]
 
 Curve = list[tuple[int, float]]
-"""Rising numbers of accounts a day, and the probability that so many accounts reach on a day."""
+"""Increasing numbers of accounts a day, each with the probability that so many accounts reach on a day."""
 
 _DAY, _HOUR = 86_400_000_000, 3_600_000_000
 
 
 def curve(rows: Rows, probability: Floats) -> Curve:
-    """Measure how many accounts a day reach a probability; numbers have up to two digits that are not zero."""
+    """Measure how many accounts a day reach a probability; the numbers have up to two significant digits."""
     never = np.zeros(len(rows.time), bool)
     judged = metrics.Judged(never, never, probability, rows.amount, rows.account, rows.time // _DAY, rows.weights)
     by_day = [of_day.by_account() for of_day in judged.by_day()]
@@ -35,13 +35,13 @@ def curve(rows: Rows, probability: Floats) -> Curve:
     hours = int(rows.time.max() // _HOUR - rows.time.min() // _HOUR) + 1
     accounts = np.cumsum(weights[order])[is_last] * 24 / hours
     numbers = [*_numbers(float(accounts[-1]))]
-    # Of accounts with equal scores all or none reach a level; at least one account reaches the highest.
+    # Accounts with equal scores reach a level all or none; at least one account reaches the highest.
     at = np.maximum(np.searchsorted(accounts, np.array(numbers) + 1e-9, "right") - 1, 0)
     return [(number, float(level)) for number, level in zip(numbers, levels[at], strict=True)]
 
 
 def _numbers(most: float) -> Iterator[int]:
-    """Yield 1, 2 … 99, 100, 110 … 990, 1000, 1100 …, up to the first that is not below ``most``."""
+    """Yield 1, 2 … 99, 100, 110 … 990, 1000, 1100 …, up to the first number that is at least ``most``."""
     number, step = 1, 1
     while True:
         yield number
@@ -55,7 +55,7 @@ def threshold(wanted: float | str, known: Curve, version: str) -> float:
     """Return the probability that the setting ``threshold`` means for a version of the model.
 
     Raises:
-        FraudlakeError: it is a budget, and the version has no curve.
+        FraudlakeError: the setting is a budget, and the version has no curve.
     """
     if not isinstance(wanted, str):
         return wanted

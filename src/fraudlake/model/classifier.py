@@ -1,7 +1,7 @@
-"""The classifier: arrays of features become a probability of fraud, with each feature's contribution.
+"""The classifier: predicts the probability of fraud from features, with the contribution of each feature.
 
-This module imports nothing of fraudlake. MLflow stores the file with a model, so loading a model needs only numpy and
-XGBoost. A stored classifier is JSON: nothing is ever unpickled.
+This module imports nothing from fraudlake. MLflow stores its file with each model, so loading a model needs only NumPy
+and XGBoost. A stored classifier is JSON: nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -38,11 +38,10 @@ _TREES = {
 
 _LARGEST = 1e12
 _PRIOR = 100.0
-"""The number of transactions that the mean counts for in the encoding of a text."""
+"""The weight of the overall mean in the encoding of a text, as a number of transactions."""
 
-# By default, waiting threads of XGBoost spin, and take the cores from the threads that they wait for: next to another
-# busy process a training of 1 s takes 15 s (seen with XGBoost 3.2 on 2 cores). XGBoost reads the variable when it is
-# imported.
+# By default, waiting threads of XGBoost spin, and take cores from the threads that they wait for: if another process is
+# busy, a training of 1 s takes 15 s (seen with XGBoost 3.2 on 2 cores). XGBoost reads the variable when it is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
@@ -104,7 +103,7 @@ def _means(features: Floats) -> Floats:
 
 
 def _filled(features: Floats, means: Floats) -> Floats:
-    """Return features with the mean for each missing number (NaN); trees know what is missing."""
+    """Replace missing numbers (NaN) by the mean; trees handle missing numbers themselves."""
     missing = np.isnan(features)
     return np.where(missing, means, features) if missing.any() else features
 
@@ -119,7 +118,7 @@ class Encoding:
 
     @classmethod
     def fit(cls, texts: Sequence[str | None], codes: NDArray[np.int64], fraud: Floats, weights: Floats) -> Encoding:
-        """Learn from rows that have the numbers of their values in ``texts``; rare values are close to the mean."""
+        """Learn from rows, given as indices into ``texts``; rare values are shrunk towards the mean."""
         counts = np.bincount(codes, weights=weights, minlength=len(texts))
         frauds = np.bincount(codes, weights=weights * fraud, minlength=len(texts))
         mean = float(frauds.sum() / counts.sum())
@@ -141,7 +140,7 @@ class Trees:
 
     @staticmethod
     def binned(features: Floats, fraud: Floats, weights: Floats) -> Any:
-        """Return rows as :meth:`fit` takes them; it takes longer than some dozens of trees."""
+        """Bin rows for :meth:`fit`; this takes longer than fitting some dozens of trees."""
         import xgboost
 
         return xgboost.QuantileDMatrix(features, fraud, weight=weights)
@@ -212,7 +211,7 @@ class Classifier:
     slope: float
     offset: float
     encodings: dict[str, Encoding] = field(default_factory=dict)
-    """How features that are texts become numbers."""
+    """The encodings of text features."""
 
     @classmethod
     def calibrated(
@@ -259,7 +258,7 @@ class Classifier:
         """Read the stored form.
 
         Raises:
-            ValueError: the bytes are no classifier, or have another version.
+            ValueError: the bytes are not a classifier, or have another version.
         """
         try:
             values = json.loads(stored)

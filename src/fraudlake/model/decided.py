@@ -1,8 +1,9 @@
-"""Decided transactions: verdicts become changes of the figures that Flink's labels give, from when they are known.
+"""Decided transactions: corrects features that count Flink's labels by the verdicts known at the time.
 
-A verdict is known from its ``decided_at`` on, until a later verdict on the same transaction corrects it; Flink's label
-counts until the first verdict. While a transaction is in a feature's window, each of these is a period of time, and the
-transactions of its key within the period see it. So nothing is stored: periods follow from the tables alone.
+A verdict counts from its ``decided_at`` on, until a later verdict on the same transaction corrects it; Flink's label
+counts until the first verdict. So each label and verdict counts for a period, as long as its transaction is in the
+feature's window, and the transactions of the same key in that period see it. Nothing is stored: the periods follow from
+the tables.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FIELDS = (pa.field("_verdict", pa.bool_()), pa.field("_decided_at", pa.int64()))
-"""The columns of a decided transaction in addition to its own: a row for each verdict, and its time in microseconds.
-Rows without a verdict are further transactions that Flink calls fraud, of keys with a verdict that it is none."""
+"""The columns that are added to a decided transaction: it has a row for each verdict, with its time in microseconds.
+Rows without a verdict are other transactions that Flink calls fraud, if their key has a fraud label that a verdict
+rejects."""
 _ALWAYS, _NEVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
@@ -32,7 +34,7 @@ def among(rows: pa.Table, verdicts: pa.Table) -> pa.Table:
     at = pc.index_in(verdicts["transaction_id"], rows["transaction_id"])
     verdicts, at = verdicts.filter(at.is_valid()), at.drop_null()
     decided_at = verdicts["decided_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    verdict = verdicts["verdict"].fill_null(False)  # one that was withdrawn is none that calls it fraud
+    verdict = verdicts["verdict"].fill_null(False)  # a withdrawn verdict counts as not fraud
     decided = rows.take(at).append_column(FIELDS[0], verdict).append_column(FIELDS[1], decided_at)
     disputed = decided.filter(pc.and_(decided["label"].fill_null(False), pc.invert(decided["_verdict"])))
     if not len(disputed):
@@ -43,7 +45,7 @@ def among(rows: pa.Table, verdicts: pa.Table) -> pa.Table:
 
 
 def distinct(decided: pa.Table) -> pa.Table:
-    """Return decided transactions once a verdict; of those without a verdict, the ones that have none elsewhere."""
+    """Remove duplicate verdicts, and rows without a verdict whose transaction has one in another row."""
     has_verdict = decided["_verdict"].is_valid()
     others = decided.filter(pc.invert(has_verdict))
     if not len(others):
@@ -54,7 +56,7 @@ def distinct(decided: pa.Table) -> pa.Table:
 
 
 def with_disputed(decided: pa.Table, rows: pa.Table) -> pa.Table:
-    """Return decided transactions and those of new rows that Flink calls fraud, of keys with a disputed one."""
+    """Add the new rows that Flink calls fraud, if their key has a fraud label that a verdict rejects."""
     disputed = decided.filter(
         pc.and_(decided["label"].fill_null(False), pc.invert(decided["_verdict"].fill_null(True)))
     )
@@ -67,16 +69,16 @@ def with_disputed(decided: pa.Table, rows: pa.Table) -> pa.Table:
 
 
 def _once(rows: pa.Table, columns: list[str]) -> pa.Table:
-    """Return the first of all rows that have the same values in some columns."""
+    """Remove rows that equal an earlier row in the given columns."""
     numbered = rows.select(columns).append_column("number", pa.array(np.arange(len(rows))))
     firsts = numbered.group_by(columns, use_threads=False).aggregate([("number", "min")])["number_min"]
     return rows if len(firsts) == len(rows) else rows.take(firsts)
 
 
 class Window(NamedTuple):
-    """A feature's window: ``tiles`` of ``size`` microseconds, from ``delay`` before a row on.
+    """A feature's window: ``tiles`` of ``size`` microseconds, which end ``delay`` before a row.
 
-    ``lag`` is how long before a row the transactions end whose labels of Flink it sees.
+    A row sees Flink's labels only of transactions that are at least ``lag`` before it.
     """
 
     size: int
@@ -85,11 +87,11 @@ class Window(NamedTuple):
     lag: int
 
     def entered(self, time: NDArray[np.int64], lag: int) -> NDArray[np.int64]:
-        """Return from when on the window has transactions, if it ends ``lag`` before a row."""
+        """Return the times from which rows see transactions at ``time``, if the window ends ``lag`` before a row."""
         return time + 1 if lag == 0 else lag + (time // self.size + 1) * self.size
 
     def left(self, time: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return from when on the window has transactions no more."""
+        """Return the times from which rows no longer see transactions at ``time``."""
         return self.delay + (time // self.size + self.tiles + (self.delay > 0)) * self.size
 
 
@@ -113,6 +115,7 @@ class Decided:
 
         self._rows, self._at = len(time), np.unique(time)
         keys = np.unique(account)
+        # One number for (key, time), so that a single search finds a key's rows from a time on.
         self._rank = np.searchsorted(keys, account) * (len(self._at) + 1) + np.searchsorted(self._at, time)
         self._key = np.searchsorted(keys, self._account)
         self._is_seen = np.append(keys, 0)[self._key] == self._account if len(keys) else np.zeros(len(order), bool)
@@ -134,14 +137,14 @@ class Decided:
         )
 
     def disputed(self, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return keys and times of Flink's frauds that a verdict says are none."""
+        """Return the keys and times of transactions that Flink calls fraud and a verdict does not."""
         is_disputed = chosen & self.label & self.has_verdict & ~self.verdict
         return self._account[is_disputed], self.time[is_disputed]
 
     def last_fraud(self, window: Window, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the time of the latest known fraud among these transactions that each row sees; the least int64: none.
 
-        Of Flink's labels, too.
+        Frauds by Flink's label count, too.
         """
         begin, end = self._of_verdicts(window)
         of_flink, of_verdict = (self._is_seen & chosen & which for which in (self._is_first & self.label, self.verdict))
@@ -152,6 +155,7 @@ class Decided:
         ]
         time, low, high = (np.concatenate(parts) for parts in zip(*periods, strict=True))
         latest = np.full(self._rows, _ALWAYS)
+        # Later frauds overwrite earlier ones.
         for at in np.argsort(time, kind="stable"):
             latest[low[at] : high[at]] = time[at]
         return latest
@@ -162,11 +166,11 @@ class Decided:
         return begin, np.minimum(self._until, window.left(self.time))
 
     def _not_of_flink(self, window: Window) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the periods in which labels of Flink would count, and no longer do."""
+        """Return the periods in which Flink's labels would still count without the verdicts."""
         return np.maximum(self._since, window.entered(self.time, window.lag)), window.left(self.time)
 
     def _count(self, chosen: NDArray[np.bool_], begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return in how many periods each row is."""
+        """Return the number of periods that contain each row."""
         low, high = self._span(chosen, begin, end)
         change = np.bincount(low, minlength=self._rows + 1) - np.bincount(high, minlength=self._rows + 1)
         return np.cumsum(change)[: self._rows]
@@ -182,5 +186,5 @@ class Decided:
 
 
 def _of(values: pa.ChunkedArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return values, and which there are; what is null is false."""
+    """Return booleans with false for null, and whether each is not null."""
     return values.fill_null(False).to_numpy(), values.is_valid().to_numpy()

@@ -1,7 +1,7 @@
-"""Dispute folder: the files that land in a folder are loaded as verdicts, once each.
+"""Dispute folder: loads the files that land in a folder as verdicts, once each.
 
-A file is loaded again when it changes. So it is if a process is killed before it has noted the file, which changes
-nothing then, since each verdict is inserted once.
+A file is loaded again when it changes. It is also loaded again if a process is killed before it has recorded the file;
+that does no harm, since each verdict is inserted only once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a file: it was loaded, or refused with an error."""
+    """The outcome of a file: it was loaded, or refused with an error."""
 
     file: str
     loaded: Loaded | None
@@ -38,8 +38,8 @@ class Outcome:
 def load_new(lake: Lake, of: DisputeFolder) -> Iterator[Outcome]:
     """Load the files of a folder that are new, have changed, or were refused before: the oldest first.
 
-    They are the folder's own files, and folders whose name ends in ``.parquet``. Those are left out whose name says
-    that they are not finished: see :func:`fraudlake.sources.landing.is_finished`.
+    These are the files directly in the folder, and folders whose name ends in ``.parquet``. Files with the name of an
+    unfinished file are left out: see :func:`fraudlake.sources.landing.is_finished`.
 
     Raises:
         UsageError: there is no such folder, or the lake has no such column of references.
@@ -71,7 +71,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _age(file: Path) -> tuple[int, str]:
-    """Return what sorts files by their time; one that is gone meanwhile comes first, and is named."""
+    """Return a sort key by time of modification; a file that has been deleted meanwhile comes first."""
     try:
         return file.stat().st_mtime_ns, file.name
     except OSError:
@@ -79,12 +79,12 @@ def _age(file: Path) -> tuple[int, str]:
 
 
 def _is_original(file: Path) -> bool:
-    """Return whether a file has no rows that were left out; those that somebody completed would be overwritten."""
+    """Return false for files of left-out rows, which are loaded first: loading the original would overwrite them."""
     return not file.name.endswith(verdicts.LEFT_OUT)
 
 
 class _Done:
-    """The versions of the files that are loaded; a file among the lake's checkpoints has them."""
+    """The versions of the loaded files, stored in a file among the lake's checkpoints."""
 
     def __init__(self, lake: Lake) -> None:
         self._file = lake.checkpoints / "disputes" / "loaded.json"
@@ -94,7 +94,7 @@ class _Done:
         return self._versions.get(file.name) == version
 
     def note(self, file: Path, version: str) -> None:
-        """Note a file, and the one of its rows that were not loaded: it is loaded when somebody has changed it."""
+        """Record a file, and the file of its left-out rows, which is loaded once somebody has changed it."""
         self._versions[file.name] = version
         rest = verdicts.left_out_file(file)
         if rest.exists():

@@ -1,4 +1,4 @@
-"""Disputed payments: rows of a verdict file become the transactions that they are about, and the verdicts on these."""
+"""Disputed payments: finds the transactions that rows of a verdict file are about, and existing verdicts on them."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _NAMED = {
             FROM (SELECT explode(alert_ids) AS case_id, transaction_ids FROM {tables.GOLD_CASES.name}) named) c
         ON g.case_id = c.case_id WHERE g.transaction_id IS NULL AND g.alert_id IS NULL""",
 }
-"""The transactions that rows name by each of the ids: a verdict on an alert is one on the transaction that completed
-it, and one on a case is one on each of its transactions, by the id of any of its alerts."""
+"""Queries for the transactions that rows name by each kind of id. A verdict on an alert applies to the transaction that
+completed it. A verdict on a case, named by the id of any of its alerts, applies to each of its transactions."""
 _ALIKE = {
     REFERENCE: "CAST(s.`{reference}` AS STRING) = g.reference",
     "account_id": "s.account_id = g.account_id AND round(s.amount * 100) = round(g.amount * 100) "
     "AND s.timestamp >= g.earliest AND s.timestamp <= g.latest",
 }
-"""The transactions that are like a row without an id. Amounts are equal to the cent."""
+"""Conditions for the transactions that match a row without an id; amounts must be equal to the cent."""
 
 
 def payments(lake: Lake, rows: pa.Table, of: Format) -> pa.Table:
@@ -50,8 +50,8 @@ def payments(lake: Lake, rows: pa.Table, of: Format) -> pa.Table:
         of: their format.
 
     Returns:
-        ``nth`` (the place of the row among the rows), ``transaction_id``, ``date`` and ``alike``: the number of
-        transactions that are like the row, 1 if it names them by an id. Of several that are alike, one is returned.
+        ``nth`` (the index of the row), ``transaction_id``, ``date`` and ``alike``: the number of transactions that
+        match the row, 1 if it names them by an id. If several match, one of them is returned.
     """
     has = {name for name in (*IDS, REFERENCE, PAYMENT[0]) if rows[name].null_count < len(rows)}
     named = " UNION ALL ".join(statement for name, statement in _NAMED.items() if name in has)

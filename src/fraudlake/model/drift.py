@@ -1,4 +1,4 @@
-"""Drift: how far the features and scores of a day have moved from those that a model was trained on."""
+"""Drift: measures how far a day's features and scores have moved from a model's training data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SCORE = "probability"
 LEAST = 1_000
-"""A day of fewer rows says little: ten bins of a hundred rows differ by chance alone."""
+"""The least rows of a day for a meaningful index: ten bins of a hundred rows differ by chance alone."""
 
 _LEAST_SHARE = 1e-4
 """The share of an empty bin: the index takes a logarithm, which zero does not have."""
@@ -35,8 +35,8 @@ _COUNTED = "date DATE, model_version STRING, feature STRING, bins ARRAY<BIGINT>"
 
 class Shape(TypedDict):
     """Distribution of a feature: ``edges`` between its bins (the distinct deciles), ``shares`` of the bins, and the
-    ``median``. A bin excludes its lower edge and includes its upper edge; the last one has missing numbers, too. A
-    feature that is a text has a bin for each of its ``values``, the most frequent ones, and one for all others."""
+    ``median``. A bin excludes its lower edge and includes its upper edge; the last one has missing numbers, too. A text
+    feature has a bin for each of its ``values``, the most frequent ones, and one for all others."""
 
     edges: list[float]
     shares: list[float]
@@ -46,7 +46,7 @@ class Shape(TypedDict):
 
 class Profile(TypedDict):
     """Training data of a model: the shape of each feature and of :data:`SCORE`, the last day (ISO, UTC), and how many
-    accounts a day reach a probability, which profiles of earlier fraudlakes do not have."""
+    accounts a day reach a probability, which profiles from earlier versions of fraudlake do not have."""
 
     shapes: dict[str, Shape]
     until: str
@@ -88,8 +88,8 @@ def drift(predictions: DataFrame, profiles: dict[str, Profile]) -> pa.Table:
         profiles: by model version; predictions of other versions are left out.
 
     Returns:
-        The columns of ``gold_feature_drift``. ``is_after_training`` is true for days after the training data: only
-        there a high index means that something has changed since.
+        The columns of ``gold_feature_drift``. ``is_after_training`` is true for days after the training data: only on
+        those days does a high index mean a change since training.
     """
     known = predictions.where(F.col("model_version").isin(list(profiles)))
     counted = _counted(known, {version: profile["shapes"] for version, profile in profiles.items()}).collect()
@@ -97,7 +97,7 @@ def drift(predictions: DataFrame, profiles: dict[str, Profile]) -> pa.Table:
 
 
 def of_group(predictions: pa.Table, profile: Profile) -> pa.Table:
-    """Compute the rows of :func:`drift` of a day and a version in this process."""
+    """Compute the rows of :func:`drift` for one day and version in this process."""
     day, version = (predictions[name][0].as_py() for name in ("date", "model_version"))
     counted = (
         (day, version, name, _bins(predictions[name].to_numpy(), shape)) for name, shape in profile["shapes"].items()
@@ -106,7 +106,7 @@ def of_group(predictions: pa.Table, profile: Profile) -> pa.Table:
 
 
 def _indexes(counted: Iterable[tuple[date, str, str, Sequence[int]]], profiles: dict[str, Profile]) -> pa.Table:
-    """Return the indexes of the counts of bins: by day, version and name."""
+    """Compute the indexes from counts of bins by day, version and name."""
     rows = []
     for day, version, name, bins in counted:
         profile = profiles[version]
@@ -157,7 +157,7 @@ def _counted(rows: DataFrame, shapes: dict[str, dict[str, Shape]]) -> DataFrame:
                 )
 
     partial = rows.select("date", "model_version", *names).mapInArrow(count, _COUNTED)
-    # The arrays of a group are of equal length. The sum starts from an empty array: its missing numbers count as zero.
+    # The sum starts from an empty array, whose missing numbers count as zero; all other arrays have equal length.
     added = F.aggregate(
         F.collect_list("bins"),
         F.array().cast("array<bigint>"),

@@ -1,8 +1,8 @@
-"""Entity features: figures of an entity's transactions before each of its transactions, as declarations ask for them.
+"""Entity features: computes the declared features, statistics of an entity's transactions before each transaction.
 
-Training and scoring share one function, :func:`compute`, as in :mod:`fraudlake.model.features`. The state of a key (a
-terminal, say) is tiles: what a second, a minute, ten minutes, an hour or a day adds to the declared figures. Sums are
-of whole numbers, so they do not depend on how a history is split into micro-batches.
+Training and scoring share one function, :func:`compute`, as in :mod:`fraudlake.model.features`. The state of a key
+(such as a terminal) consists of tiles: what a second, a minute, ten minutes, an hour or a day adds to the statistics.
+Sums are sums of integers, so they do not depend on how a history is split into micro-batches.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 MOST_DISTINCT = 1_000
-"""A ``distinct`` counts up to so many values; a tile stores no more."""
+"""The largest count of ``distinct``, and of the values that a tile stores."""
 _UNITS = 10_000
-"""Sums of columns of type double count ten-thousandths."""
+"""Columns of type double are summed in ten-thousandths."""
 _LARGEST = 1e9
 """The largest value of a column of type double that enters a sum, so that no sum overflows."""
 _LARGEST_INTEGER = 10_000_000_000_000
@@ -43,24 +43,24 @@ _NEVER = np.iinfo(np.int64).min
 _KEY = ("account", "tile")
 _PLACE = ("timestamp", "source", "position", "label")
 _TILES = b"tiles"
-"""The metadata of a table of the state with the number of tiles that its windows have."""
+"""The metadata key for the number of tiles in the windows of a table of the state."""
 HASH_OF = "hash_of_"
-"""The beginning of the name of a column with 64-bit hashes of another column's values."""
+"""The prefix of a column with 64-bit hashes of another column's values."""
 
 State = dict[str, pa.Table]
-"""The state of a bucket: tiles by their length in seconds, and values of tiles by length and what they are values of.
-Each table has ``account`` (the 64-bit hash of the key) and ``tile`` (its number since 1970), and is sorted by them."""
+"""The state of a bucket: tiles by their length in seconds, and distinct values of tiles by length and measure. Each
+table has ``account`` (the 64-bit hash of the key) and ``tile`` (its number since 1970), and is sorted by them."""
 
 
 class _Measure(NamedTuple):
-    """What a tile stores: a statistic of the transactions that a condition selects."""
+    """A statistic that tiles store, of the transactions that a condition selects."""
 
     statistic: Literal["count", "sum", "min", "max", "last", "values"]
     column: str | None
     where: str | None
     labels: Literal["", "known", "fraud", "aged", "charged"] = ""
-    """Rows with a label, or fraud, by Flink's label; ``aged`` and ``charged`` are the same of chargebacks, so that the
-    state of one is never taken for that of the other."""
+    """``known``: rows with a label; ``fraud``: rows with the label fraud; both by Flink's label. ``aged`` and
+    ``charged`` are the same for chargebacks, so that the two states are never confused."""
 
     @property
     def name(self) -> str:
@@ -85,9 +85,9 @@ class Plan:
     features: tuple[DeclaredFeature, ...]
     columns: Mapping[str, Any]
     label_delay: timedelta = timedelta(0)
-    """How long after its transaction a label that is no verdict is known."""
+    """How long after its transaction a label other than a verdict is known."""
     are_chargebacks: bool = False
-    """Whether that label is always genuine, instead of Flink's."""
+    """Whether that label is always "genuine" instead of Flink's label."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -96,12 +96,12 @@ class Plan:
 
     @property
     def sees_labels(self) -> bool:
-        """Whether a feature is of fraud."""
+        """Whether a feature depends on fraud labels."""
         return any(feature.is_of_labels for feature in self.features)
 
     @cached_property
     def needed(self) -> tuple[pa.Field, ...]:
-        """The columns of silver that the features are computed from, and of hashes for distinct values."""
+        """The columns of silver that the features need, and the columns of hashes for distinct values."""
         known = {column.name: column.type.name for column in query_columns(self.columns).values()}
         types = {"STRING": pa.string(), "BIGINT": pa.int64(), "BOOLEAN": pa.bool_(), "DOUBLE": pa.float64()}
         types["TIMESTAMP"] = pa.timestamp("us", tz="UTC")
@@ -121,7 +121,7 @@ class Plan:
         return {f.where: condition(f, self.columns) for f in self.features if f.where is not None}
 
     def column_of(self, feature: DeclaredFeature) -> str:
-        """Return silver's name of a feature's column."""
+        """Return the name of a feature's column in silver."""
         return query_columns(self.columns)[str(feature.column)].name
 
     def schema(self) -> pa.Schema:
@@ -136,7 +136,7 @@ class Plan:
         return is_value and query_columns(self.columns)[str(feature.column)].type.name == "STRING"
 
     def measures(self, feature: DeclaredFeature) -> tuple[_Measure, ...]:
-        """Return what a feature is computed from."""
+        """Return the measures from which a feature is computed."""
         column = None if feature.column is None else self.column_of(feature)
         where, aggregate = feature.where, feature.aggregate
         known, fraud = self._labels
@@ -175,8 +175,8 @@ def compute(state: State, rows: pa.Table, plan: Plan, decided: pa.Table | None =
         rows: the bucket's new transactions, in any order: ``account`` (the hash of the entity's key), ``time``
             (microseconds), ``source``, ``position``, ``label``, and :attr:`Plan.needed`.
         plan: the features.
-        decided: transactions with verdicts, of the keys of the rows or others: ``transaction_id``, the columns of
-            ``rows``, and :data:`fraudlake.model.decided.FIELDS`. They may be among the rows, too.
+        decided: transactions with verdicts, of any keys: ``transaction_id``, the columns of ``rows``, and
+            :data:`fraudlake.model.decided.FIELDS`. They may be among the rows, too.
 
     Returns:
         A column for each feature, in the order of ``rows``, null if nothing is known; and the state for the next call.
@@ -230,13 +230,13 @@ def compute(state: State, rows: pa.Table, plan: Plan, decided: pa.Table | None =
 
 
 def _genuine(rows: pa.Table) -> pa.Table:
-    """Return rows whose label is genuine, whatever Flink says."""
+    """Set the label of all rows to "genuine"."""
     label = pa.repeat(pa.scalar(False), len(rows))
     return rows.set_column(rows.column_names.index("label"), "label", label)
 
 
 def warmed(state: State, history: State) -> State:
-    """Return a state with what it lacks, from the state that a history ends with."""
+    """Complete a state from the state at the end of a history."""
     result = dict(state)
     for key, tiles in history.items():
         known = state.get(key)
@@ -254,7 +254,7 @@ def warmed(state: State, history: State) -> State:
 
 
 def lacks(state: State, plan: Plan) -> bool:
-    """Return whether a state has nothing of some feature, or less than its window needs."""
+    """Return whether a state lacks a feature, or has fewer tiles than its window needs."""
     for feature in plan.features:
         for measure in plan.measures(feature):
             is_value = measure.statistic == "values"
@@ -267,18 +267,18 @@ def lacks(state: State, plan: Plan) -> bool:
 
 
 def look_back(settings: Settings) -> timedelta:
-    """Return how far before a transaction the declared features see at most."""
+    """Return the longest look-back of the declared features from a transaction."""
     tiles = ((feature.tiles + 1) * timedelta(seconds=feature.size) for feature in settings.features)
     return max(tiles, default=timedelta(0))
 
 
 def _length(tiles: pa.Table) -> int:
-    """Return the number of tiles that the windows of a table of the state have."""
+    """Return the number of tiles in the windows of a table of the state."""
     return int((tiles.schema.metadata or {}).get(_TILES, 0))
 
 
 class _Rows:
-    """New rows, in the order of their keys and times, as what they add to tiles."""
+    """New rows, in the order of their keys and times, and their contributions to tiles."""
 
     def __init__(self, rows: pa.Table, order: NDArray[np.int64], plan: Plan) -> None:
         self._rows, self._order, self._plan = rows, order, plan
@@ -345,7 +345,7 @@ class _Rows:
         return valid & self.numbers(column)[1] if self._rows.schema.field(column).type == pa.float64() else valid
 
     def chosen(self, where: str | None, labels: str = "") -> NDArray[np.bool_]:
-        """Return which rows a condition selects, and of them those with known labels, or fraud."""
+        """Return which rows a condition selects; with ``labels``, only those with a known label, or with fraud."""
         key = (where, labels)
         if key not in self._masks:
             self._masks[key] = self._mask(*key)
@@ -376,7 +376,7 @@ class _Verdicts:
 
 
 class _Line:
-    """The tiles of the state and the new rows of a bucket in one line: by key and tile, tiles before rows."""
+    """The tiles of the state and the new rows of a bucket in one order: by key and tile, tiles before rows."""
 
     def __init__(
         self,
@@ -391,13 +391,13 @@ class _Line:
         accounts, tiles = np.concatenate([known[0], account]), np.concatenate([known[1], tile])
         self._low = int(tiles.min(initial=0)) if len(tiles) else 0
         self._width = int(tiles.max(initial=0)) - self._low + 2
-        # Both are sorted: the sort of one array merges them, while np.lexsort begins anew.
+        # Both parts are sorted: a stable sort of one array merges them, while np.lexsort would sort from scratch.
         by_account = np.argsort(accounts, kind="stable")
         is_first = np.diff(accounts[by_account], prepend=0) != 0
         is_first[:1] = True
         run = np.empty(len(accounts), np.int64)
         run[by_account] = np.cumsum(is_first)
-        # A number that rises with (key, tile).
+        # A number that increases with (key, tile).
         rank = run * self._width + tiles - self._low
         self._order = np.argsort(rank, kind="stable")
         self._account, self._tiles = accounts[self._order], tiles[self._order]
@@ -408,11 +408,11 @@ class _Line:
         self._spans: dict[Window, windows.Spans] = {}
 
     def merged(self, seen: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-        """Return values of the state and of the rows in this order."""
+        """Merge values of the state and of the rows in this order."""
         return np.concatenate([seen, new])[self._order]
 
     def spans(self, window: Window) -> windows.Spans:
-        """Return the window of each row: a window begins with a tile, and one that ends earlier ends with one."""
+        """Return the window of each row: it begins at a tile, and if it ends before the row, it ends at a tile, too."""
         if window not in self._spans:
             base = self._run[self._place] * self._width
             first = (self._time - window.delay) // self._size - window.tiles + (window.delay == 0)
@@ -432,7 +432,7 @@ class _Line:
         return sums
 
     def extreme(self, window: Window, values: NDArray[np.float64], better: np.ufunc) -> NDArray[np.float64]:
-        """Return the least or the greatest value in the window of each row; NaN if there is none."""
+        """Return the smallest or the largest value in the window of each row; NaN if there is none."""
         spans = self.spans(window)
         extremes = windows.extreme(values, spans, better)
         return np.where((spans.high > spans.low) & np.isfinite(extremes), extremes, np.nan)
@@ -440,7 +440,7 @@ class _Line:
     def seconds_since(self, window: Window, last: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the seconds since the last time in the window of each row; NaN if there is none.
 
-        A tile of the state may have a later time than a row that came late and follows it in this order.
+        A tile of the state may have a later time than a late row that follows it in this order.
         """
         spans = self.spans(window)
         latest = windows.extreme(last.astype(np.float64), spans, np.maximum)
@@ -454,7 +454,7 @@ class _Line:
     def without(
         self, last: NDArray[np.int64], account: NDArray[np.int64], time: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Return last times without those of the tiles in which some times of keys are."""
+        """Clear the last times of tiles that contain any of the given keys and times."""
         is_gone = pd.MultiIndex.from_arrays([self._account, self._tiles]).isin(
             pd.MultiIndex.from_arrays([account, time // self._size])
         )
@@ -463,8 +463,8 @@ class _Line:
     def distinct(self, window: Window, values: NDArray[np.int64], is_counted: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Count the distinct values in the window of each row.
 
-        Windows begin and end ever later. So the last occurrence of a value within a window is that of a run of rows:
-        from the first whose window has it, to those whose window has the next one, or begins after it.
+        Both ends of the windows increase. So an occurrence of a value is the last one in the windows of a run of rows:
+        from the first window with it to the first window with the next occurrence, or that begins after it.
         """
         low, high = self.spans(window)
         at = np.flatnonzero(is_counted)
@@ -519,7 +519,7 @@ def _figure(
     given: _Rows,
     verdicts: _Verdicts | None,
 ) -> NDArray[np.float64]:
-    """Return a feature of each row from its measures."""
+    """Compute a feature of each row from its measures."""
     (measure, values), *others = parts
     if measure.statistic in ("min", "max"):
         return line.extreme(window, values, _MERGE[measure.statistic])
@@ -531,11 +531,11 @@ def _figure(
             return seconds
         of_flink = line.seconds_since(window, line.without(values, *decided.disputed(chosen)))
         known = np.fmin(of_flink, line.seconds_after(decided.last_fraud(window, chosen)))
-        # A decided transaction is seen from the next microsecond on; no verdict is known at the same time.
+        # A decided transaction is visible from the next microsecond on; no verdict on it is known earlier.
         return np.where(seconds == 0, 0.0, known)
     total = line.total(window, values).astype(np.float64)
     if decided is not None:
-        # A row that came late may be missing in the state, while the verdict on it is known.
+        # A late row may be missing in the state although the verdict on it is known.
         total = np.maximum(total + decided.frauds(window, chosen), 0)
     if measure.statistic == "sum" and not given.is_whole(str(measure.column)):
         total /= _UNITS
@@ -553,7 +553,7 @@ def _figure(
 
 
 def _seen(seen: pa.Table | None, measure: _Measure) -> NDArray[Any]:
-    """Return a measure of the state's tiles; a measure that they lack begins now."""
+    """Return a measure of the state's tiles; a measure that they lack starts empty."""
     if seen is not None and measure.name in seen.column_names:
         values: NDArray[Any] = seen[measure.name].to_numpy()
         return values
@@ -616,7 +616,7 @@ def columns_read(settings: Settings) -> set[str]:
 
 
 def has_accounts(key: str) -> bool:
-    """Return whether a table of the state, by its key, has hashes of accounts as values."""
+    """Return whether the table of the state with this key has hashes of accounts as values."""
     return key.split(" ")[1:3] == ["values", "account_id"]
 
 

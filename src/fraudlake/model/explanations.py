@@ -1,4 +1,4 @@
-"""Explanations: a prediction of fraud gets its top reasons in words.
+"""Explanations: states the main reasons for a prediction of fraud in words.
 
 A feature's contribution to a score is its Shapley value: the contributions of all features add up to the log-odds of
 fraud. Only contributions that raise the log-odds count as reasons.
@@ -39,8 +39,8 @@ def reasons(
         classifier: the classifier that scored the rows.
         features: the rows, in the classifier's order of features.
         medians: the usual value of each feature.
-        sentences: those of the features, with a :data:`fraudlake.feature.PLACEHOLDER` for the value.
-        texts: the values of features that are texts.
+        sentences: the sentences of the features, with a :data:`fraudlake.feature.PLACEHOLDER` for the value.
+        texts: the values of text features.
     """
     parts = classifier.contributions(features)[:, :-1]
     strongest = np.argsort(-parts, axis=1, kind="stable")[:, :TOP]

@@ -1,4 +1,4 @@
-"""Feature state: the tiles that the stream of predictions stores for declared features, counted by entity."""
+"""Feature state: counts the tiles that the stream of predictions stores for declared features."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def by_entity(lake: Lake) -> dict[str, dict[str, int]]:
-    """Return for each entity that has tiles the numbers of its ``keys`` and ``tiles``, and their ``bytes`` in memory.
+    """Return the number of ``keys`` and ``tiles``, and their ``bytes`` in memory, for each entity that has tiles.
 
-    Nothing is locked: the state is that after the newest micro-batch.
+    The state is read without a lock, as of the newest micro-batch.
     """
     names = {number(name): name for name in (ACCOUNT, *lake.settings.entities)}
     keys: dict[str, set[int]] = defaultdict(set)

@@ -1,11 +1,11 @@
-"""Features: figures of an account's past for each of its transactions, for training and for scoring alike.
+"""Features: computes statistics of an account's history for each of its transactions.
 
 Training and scoring share one function, :func:`compute`. It is called once for a history, and once per micro-batch for
-a stream, whose state (:data:`MEMORY`) goes from call to call. The sums are of whole numbers (cents, millionths), so
+a stream, which passes the state (:data:`MEMORY`) from call to call. The sums are of integers (cents, millionths), so
 they are exact and do not depend on how a history is split into micro-batches.
 
 The state of an account is bounded. Its last minute is stored by the second, its last hour by the minute, its last day
-by the hour, and everything before that as one sum; an account that pays nothing for :data:`FORGET_DAYS` is forgotten.
+by the hour, and everything before that as one sum. An account without payments for :data:`FORGET_DAYS` is forgotten.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ NAMES = tuple(feature.name for feature in OWN)
 """The features that every lake has; docs/how-to/model.md defines each."""
 
 FORGET_DAYS = 30
-"""An account without a transaction for so many days counts as new."""
+"""An account without a transaction for this many days counts as new."""
 
 _DAY = 86_400
 _WINDOWS = sorted({(feature.size, feature.tiles) for feature in OWN if feature.aggregate in ("count", "sum")})
-"""The length of the tiles of each window in seconds, and their number; windows begin with a tile."""
+"""The length of each window's tiles in seconds, and their number; windows begin at the start of a tile."""
 _MOST_AMOUNT = 1e9
 """The largest amount that enters a sum, in account currency, so that no sum overflows."""
 
@@ -64,14 +64,14 @@ _ROWS = pa.schema(
     ]
 )
 _SUMS = ("count", "cents", "logs", "east", "north")
-"""The sums: transactions, cents, logarithms of the amount, and the time of day as a point on a circle."""
+"""The sums: number of transactions, cents, logarithms of the amount, and the time of day as a point on a circle."""
 MEMORY = pa.schema(
     [("account", pa.int64()), ("time", pa.int64()), ("amount", pa.float64()), *((name, pa.int64()) for name in _SUMS)]
 )
-"""The state: transactions of an account as tiles. A tile has the time (microseconds) and amount of its last
-transaction, and the sums over all of its transactions."""
+"""The state: an account's transactions as tiles. A tile has the time (microseconds) and amount of its last transaction,
+and the sums over all of its transactions."""
 STATE = "account_tiles"
-"""The name of the state; checkpoints have it."""
+"""The name of the state; checkpoints contain it."""
 _COLUMNS = [
     *(_PREDICTIONS[name] for name in ("transaction_id", "account_id", "timestamp", "label")),
     *(column for column in tables.SILVER_TRANSACTIONS.fields if column.name in ("source", "position")),
@@ -80,17 +80,17 @@ _COLUMNS = [
 COMPUTED = tables.schema(_COLUMNS)
 """The rows of :func:`compute`: a transaction, its source, and :data:`NAMES`."""
 TILES = "tiles"
-"""The name of the state of declared features, in a lake that has some."""
+"""The name of the state of declared features, in a lake that declares any."""
 TILES_ROWS = pa.schema([("entity", pa.int64()), ("part", pa.string()), ("tiles", pa.binary())])
-"""The tables of :data:`entity_features.State`, of the entity that a bucket is of, as Arrow IPC streams."""
+"""The tables of :data:`entity_features.State` for a bucket's entity, as Arrow IPC streams."""
 DECIDED = "decided"
-"""The name of the state, and of the supplement, with transactions that have verdicts, in a lake with features of
-fraud: for :class:`fraudlake.model.decided.Decided`."""
+"""The name of the state and of the supplement with decided transactions, for
+:class:`fraudlake.model.decided.Decided`, in a lake with features that depend on fraud labels."""
 _FORGOTTEN = "forgotten"
 _PAYLOAD = "payload BINARY"
 _PARTS = "slice BIGINT, entity BIGINT, payload BINARY"
 _SLICE_ROWS = 32_768
-"""The number of rows whose parts meet at once; it divides the 2**33 by which the numbers of partitions differ."""
+"""The number of rows whose parts are joined at once; it divides 2**33, the distance between partitions' row numbers."""
 _PAYLOAD_ROWS = 100_000
 _PART_ROWS = 250_000
 """The approximate number of rows whose features are computed at once in this process."""
@@ -104,8 +104,8 @@ def compute(memory: pa.Table, rows: pa.Table, is_ordered: bool = True) -> tuple[
     Args:
         memory: the state, :data:`MEMORY`.
         rows: the bucket's new transactions, in any order.
-        is_ordered: whether to return rows in the order of account and time; otherwise they stay in that of ``rows``,
-            which is faster.
+        is_ordered: whether to return rows in the order of account and time; otherwise they stay in the order of
+            ``rows``, which is faster.
 
     Returns:
         :data:`COMPUTED`, with the further columns of ``rows``; and the state for the next call.
@@ -151,7 +151,7 @@ def _summands(time: NDArray[Any], amount: NDArray[Any]) -> dict[str, NDArray[np.
 
 
 def _begins(table: dict[str, NDArray[Any]], is_new: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return at which rows an account begins, or comes back after it was forgotten."""
+    """Return the rows at which an account begins, or returns after it was forgotten."""
     is_other_account = np.diff(table["account"], prepend=0) != 0
     is_other_account[:1] = True
     away = np.diff(table["time"], prepend=0) > detector.microseconds(FORGET_DAYS * _DAY)
@@ -171,7 +171,7 @@ def _features(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_]) -> dict
         return sums
 
     second = time // 1_000_000
-    # A number that rises with (run of an account, second).
+    # A number that increases with (run of an account, second).
     run, low = np.cumsum(begins), second.min(initial=0)
     span = second.max(initial=0) - low + 1
     rank = run * span + second - low
@@ -179,7 +179,7 @@ def _features(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_]) -> dict
     for size, tiles in _WINDOWS:
         opens = np.maximum((second // size - tiles + 1) * size, low)
         starts[size, tiles] = np.maximum(np.searchsorted(rank, run * span + opens - low), first)
-    # The usual value is the mean over all transactions so far, the current included: an account's first is usual.
+    # The usual value is the mean of all transactions so far with the current one, so an account's first one is usual.
     own = _summands(time, amount)
     usual = {name: since(first, name) + own[name] for name in ("count", "logs", "east", "north")}
 
@@ -211,7 +211,7 @@ def _features(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_]) -> dict
 
 
 def _remembered(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_], oldest: int | None) -> pa.Table:
-    """Merge tiles as far as an account's next transaction allows; forget accounts last seen before ``oldest``."""
+    """Merge tiles that the next transaction cannot tell apart; forget accounts last seen before ``oldest``."""
     account = table["account"]
     is_last = np.diff(account, append=0) != 0
     is_last[-1:] = True
@@ -223,7 +223,7 @@ def _remembered(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_], oldes
         is_remembered &= table["time"][last] >= oldest
 
     second = table["time"] // 1_000_000
-    # Length of the tile that a row goes into; 0: the sum of everything before the last day.
+    # Length of the tile of a row; 0: the sum of everything before the last day.
     length = np.zeros(len(account), np.int64)
     for size, tiles in reversed(_WINDOWS):
         length[second >= (second[last] // size - tiles + 1) * size] = size
@@ -240,7 +240,7 @@ def _remembered(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_], oldes
 
 
 def names(settings: Settings) -> tuple[str, ...]:
-    """Return the names of the features of a lake: its own, and those that it declares."""
+    """Return the names of a lake's features, both built in and declared."""
     return (*NAMES, *(feature.name for feature in settings.features))
 
 
@@ -262,7 +262,7 @@ def of_history(
     Args:
         silver: the transactions.
         settings: the settings of the lake.
-        decided_rows: those that features of fraud see, from :func:`verdicts_of`.
+        decided_rows: the decided transactions that features of fraud need, from :func:`verdicts_of`.
         extra: further columns of ``silver`` to carry along with the features.
         select: maps computed rows to the rows that are returned.
 
@@ -291,7 +291,7 @@ def of_table(
     settings: Settings,
     verdicts: pa.Table,
 ) -> pa.Table:
-    """Compute the features of a whole table in this process; bit by bit those of :func:`of_history`.
+    """Compute the features of a whole table in this process; the result equals that of :func:`of_history` bit for bit.
 
     Spark takes longer to start and to compile than to compute the features of a million rows.
 
@@ -301,7 +301,7 @@ def of_table(
         select: maps computed rows to the rows that are returned.
         schema: the columns that ``select`` returns.
         settings: the settings of the lake.
-        verdicts: ``transaction_id, verdict, decided_at`` of the verdicts that features of fraud see.
+        verdicts: ``transaction_id, verdict, decided_at`` of the verdicts that features of fraud need.
 
     Returns:
         The rows that ``select`` returned, by account in the order of their ids, and by time.
@@ -317,7 +317,7 @@ def of_table(
     rows = rows.select([*_ROWS.names, *(field.name for field in extra)])
     order = np.argsort(account, kind="stable")
     begins = np.flatnonzero(np.diff(account[order], prepend=0) != 0)
-    # Parts are whole accounts. Each is selected from at once, since the text of all rows would fill the memory.
+    # Parts are whole accounts. ``select`` runs on each part at once, since the text of all rows would fill the memory.
     cuts = begins[np.unique(np.searchsorted(begins, np.arange(0, len(order), _PART_ROWS), "right") - 1)]
     parts = []
     for begin, end in zip(cuts, np.append(cuts, len(order))[1:], strict=True):
@@ -336,14 +336,14 @@ class Changes:
     verdicts: DataFrame | None = None
     """New decided transactions, from :func:`verdicts_of`."""
     forget: DataFrame | None = None
-    """Accounts (``account_id``) that leave the state. Declared features go on with ``tiles``, which have nothing of
-    them."""
+    """Accounts (``account_id``) to remove from the state. Declared features continue with ``tiles``, which do not
+    contain these accounts."""
     is_whole: bool = False
-    """Whether a feature is new or retired, or accounts leave the state: ``verdicts`` replace those of the state."""
+    """Whether features were added or retired, or accounts are removed: then ``verdicts`` replace those of the state."""
     tiled: Collection[str] = ()
-    """The entities that may have tiles in the state: those of no feature any more leave it with ``is_whole``."""
+    """The entities that may have tiles in the state; ``is_whole`` removes the tiles of those without features."""
     retired: tuple[str, ...] = ()
-    """The names of tables that leave the state."""
+    """The names of tables to remove from the state."""
 
     def __bool__(self) -> bool:
         """Tell whether anything changes."""
@@ -359,7 +359,7 @@ def of_stream(silver: DataFrame, settings: Settings, changes: Changes | None = N
     Args:
         silver: the transactions.
         settings: the settings of the lake.
-        changes: how the state changes in the next micro-batch; the stream is for that one only, if there are any.
+        changes: how the state changes in the next micro-batch; with changes, the stream is for that micro-batch only.
     """
     declared, given = _Declared.of(settings), changes or Changes()
     is_forgetting, is_whole = given.forget is not None, given.is_whole
@@ -382,7 +382,7 @@ def of_stream(silver: DataFrame, settings: Settings, changes: Changes | None = N
 
 
 def _supplements(given: Changes, bucket_count: int) -> DataFrame | None:
-    """Return all that a change reads, :data:`~fraudlake.detection.buckets.SUPPLEMENTS`."""
+    """Return the input of a change, as :data:`~fraudlake.detection.buckets.SUPPLEMENTS`."""
     frames = [frame for frame in (given.tiles, given.verdicts) if frame is not None]
     if given.forget is not None:
         hashes = given.forget.select(F.xxhash64("account_id").alias("account"))
@@ -391,10 +391,10 @@ def _supplements(given: Changes, bucket_count: int) -> DataFrame | None:
 
 
 def tiles_of(silver: DataFrame, settings: Settings) -> DataFrame:
-    """Return the tiles that a stream of all these transactions would have, as supplements of each bucket.
+    """Return the tiles that a stream would have after all these transactions, as supplements of each bucket.
 
     Raises:
-        PySparkException: files of silver are gone; they are read once before.
+        PySparkException: files of silver are deleted; they are read once here to detect that.
     """
     declared = _Declared.of(settings)
     newest = transactions.newest(silver)
@@ -411,7 +411,7 @@ def tiles_of(silver: DataFrame, settings: Settings) -> DataFrame:
 
 
 def see_labels(settings: Settings) -> bool:
-    """Return whether a declared feature is of fraud."""
+    """Return whether a declared feature depends on fraud labels."""
     return any(feature.is_of_labels for feature in settings.features)
 
 
@@ -422,24 +422,24 @@ def verdicts_of(
     newest: int | None = None,
     days: Collection[date] | None = None,
 ) -> DataFrame | None:
-    """Return the transactions with verdicts that features of fraud see, as supplements; None if they see none.
+    """Return the decided transactions that features of fraud need, as supplements; None if there are no such features.
 
     Args:
         silver: all transactions.
         verdicts: ``transaction_id, verdict, decided_at`` of all verdicts, or of new ones.
         settings: the settings of the lake.
-        newest: the time (microseconds) of the newest transaction whose features are computed already. What no window of
-            later ones has is left out.
-        days: the days of the transactions that the verdicts are about; other days of silver need not be read for them.
+        newest: the time (microseconds) of the newest transaction with computed features. Transactions too old for the
+            windows of later ones are left out.
+        days: the days of the transactions with these verdicts, so that other days of silver need not be read for them.
     """
     if not see_labels(settings):
         return None
     if newest is not None:
         silver = transactions.since(silver, newest - durations.microseconds(entity_features.look_back(settings)))
-    # One that was withdrawn is none that calls it fraud.
+    # A withdrawn verdict counts as not fraud.
     verdict = F.coalesce("verdict", F.lit(False)).alias("_verdict")
     given = verdict, F.unix_micros("decided_at").alias("_decided_at")
-    # With the date, only its partitions are read.
+    # A join on the date reads only the partitions of these dates.
     by_date = [name for name in ("date",) if name in verdicts.columns]
     times = verdicts.select("transaction_id", *by_date, *given)
     of_days = silver if days is None else silver.where(F.col("date").isin([*days]))
@@ -456,7 +456,7 @@ def verdicts_of(
 
 
 def unpacked(payloads: DataFrame, settings: Settings) -> DataFrame:
-    """Return the rows of payloads, :func:`computed_columns`."""
+    """Unpack the rows of payloads, with :func:`computed_columns`."""
     return payloads.mapInArrow(opened, tables.ddl(computed_columns(settings)))
 
 
@@ -474,8 +474,8 @@ def opened(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 class _Declared:
     """The features of a lake by entity, and how rows are packed for them.
 
-    If another entity than the account has features, rows have a number, and are packed once for each entity. The parts
-    of a row meet in one exchange, by slices of some thousand rows.
+    If another entity than the account has features, rows are numbered, and packed once for each entity. One exchange
+    joins the parts of a row again, by slices of some thousand rows.
     """
 
     entities: Mapping[int, Entity]
@@ -485,9 +485,9 @@ class _Declared:
     fields: pa.Schema
     """The columns of the packed rows, without their numbers."""
     computed: pa.Schema
-    """The computed rows, without further columns."""
+    """The columns of computed rows, without further columns."""
     look_back: int
-    """How far before a transaction the features see at most, microseconds."""
+    """The longest look-back of the features from a transaction, microseconds."""
 
     @classmethod
     def of(cls, settings: Settings, extra: Sequence[pa.Field] = ()) -> _Declared:
@@ -540,7 +540,7 @@ class _Declared:
         if verdicts is not None:
             verdicts = after[DECIDED] = self._decided(verdicts, rows, plan)
         if plan is not None:
-            # A verdict is seen by transactions of its key only.
+            # Only transactions of the same key see a verdict.
             of_keys = verdicts and verdicts.filter(pc.is_in(verdicts["account"], rows["account"]))
             declared, tiles = entity_features.compute(_tiles(state), rows, plan, of_keys)
             after[TILES] = _stored(entity.number, tiles)
@@ -557,7 +557,7 @@ class _Declared:
         return computed, after
 
     def _decided(self, verdicts: pa.Table, rows: pa.Table, plan: Plan | None) -> pa.Table:
-        """Return the decided transactions of a bucket that the windows of its rows, or later ones, may have."""
+        """Return the decided transactions of a bucket that may be in the windows of its rows, or of later rows."""
         if not len(verdicts) or plan is None or not plan.sees_labels:
             return verdicts
         if any(feature.aggregate == "seconds_since_fraud" for feature in plan.features):
@@ -568,7 +568,7 @@ class _Declared:
     def packed(
         self, part: pa.Table, bucket: int, select: Callable[[pa.Table], pa.Table] = lambda computed: computed
     ) -> pa.Table:
-        """Return a bucket's part as payloads, by slice if it is not the whole; ``select`` chooses from whole rows."""
+        """Return a bucket's part as payloads: rows that ``select`` chose, or slices if several entities have parts."""
         if len(self.entities) == 1:
             return _payloads(select(self._ordered(part)))
         cut = part[buckets.NUMBER].to_numpy() // _SLICE_ROWS
@@ -583,7 +583,7 @@ class _Declared:
     def joined(
         self, packed: DataFrame, select: Callable[[pa.Table], pa.Table] = lambda computed: computed
     ) -> DataFrame:
-        """Return payloads of whole rows from those of their parts."""
+        """Join the payloads of parts to payloads of whole rows."""
         if len(self.entities) == 1:
             return packed
 
@@ -591,7 +591,7 @@ class _Declared:
             parts: dict[int, list[pa.Table]] = {}
             for part_of, payload in zip(packed["entity"].to_pylist(), packed["payload"], strict=True):
                 parts.setdefault(part_of, []).append(_read(payload.as_buffer()))
-            # They arrive in any order, and the same rows are always to be in the same order.
+            # Parts arrive in any order, but the result must not depend on it.
             rows = pa.concat_tables(sorted(parts[0], key=lambda part: part[buckets.NUMBER][0].as_py()))
             at = rows[buckets.NUMBER].to_numpy() % _SLICE_ROWS
             rows = rows.drop_columns(buckets.NUMBER)
@@ -618,7 +618,7 @@ class _Declared:
         is_forgetting: bool,
         is_whole: bool,
     ) -> buckets.State:
-        """Return a bucket's state without accounts, with the tiles of new features, and with new verdicts."""
+        """Apply changes to a bucket's state: forgotten accounts, tiles of new features, and new verdicts."""
         entity = self.entities.get(buckets.entity_of(bucket, self.bucket_count))
         if entity is None:
             return buckets.empty(state)
@@ -641,13 +641,13 @@ class _Declared:
         return {**state, TILES: _stored(entity.number, tiles)}
 
     def _ordered(self, rows: pa.Table) -> pa.Table:
-        """Return computed rows in the order of their columns, and the further columns."""
+        """Put the columns of computed rows in order, followed by the further columns."""
         further = [name for name in rows.column_names if name not in self.computed.names]
         return rows.select([*self.computed.names, *further])
 
 
 def _merged(known: pa.Table | None, supplements: buckets.Supplements) -> pa.Table:
-    """Return the decided transactions of a bucket, those of the state and new ones."""
+    """Merge the decided transactions of a bucket's state with new ones."""
     new = [_read(payload) for payload in supplements.get(DECIDED, ())]
     new = [rows.drop_columns([name for name in (buckets.NUMBER,) if name in rows.column_names]) for rows in new]
     parts = [*([known] if known else []), *new]
@@ -687,7 +687,7 @@ def _read(payload: bytes | pa.Buffer) -> pa.Table:
 
 
 def _payloads(computed: pa.Table) -> pa.Table:
-    """Pack computed rows: otherwise Spark would convert the arrays to its rows, and back to arrays for the scorer."""
+    """Pack computed rows, since Spark would convert arrays to its rows, and back to arrays for the scorer."""
     parts = [computed.slice(begin, _PAYLOAD_ROWS) for begin in range(0, len(computed), _PAYLOAD_ROWS)]
     payloads = [buckets.to_bytes(part.combine_chunks()) for part in parts]
     return pa.table({"payload": pa.array(payloads, pa.binary())})

@@ -1,4 +1,4 @@
-"""Figures: a tested model's scores become the plots that are logged with it."""
+"""Figures: draws the plots of a tested model that are logged with it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def figures(classifier: Classifier, rows: Rows) -> dict[str, Figure]:
 def _axes(title: str, across: str, up: str) -> tuple[Figure, Any]:
     from matplotlib.figure import Figure
 
-    # Not with pyplot, which would hold a reference to the figure and look for a screen.
+    # pyplot would keep a reference to the figure and look for a screen.
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     axes.set(title=title, xlabel=across, ylabel=up)

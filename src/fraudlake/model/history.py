@@ -1,4 +1,4 @@
-"""The history: features and labels of transactions as arrays in this process, for training."""
+"""The history: loads features and labels of transactions into this process as arrays, for training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FRAUD_KNOWN = "fraud_known"
 """The column with the time (microseconds) of the first verdict that calls a transaction fraud."""
 _FURTHER = (pa.field("verdict", pa.bool_()), pa.field(_FRAUD_KNOWN, pa.int64()), pa.field("weight", pa.float64()))
 STANDS_FOR = "stands_for"
-"""The column with the number of transactions that a verdict stands for."""
+"""The column with the number of transactions that a verdict represents."""
 _READ = ("transaction_id", "account_id", "timestamp", "amount", "label", "source", "position")
 
 
@@ -46,8 +46,8 @@ def columns_read(settings: Settings) -> list[str]:
 @dataclass(frozen=True)
 class Rows:
     """Labelled transactions, an array entry each: ``time`` (microseconds since 1970 UTC), a matrix of ``features``,
-    ``fraud`` (0 or 1), ``weights``, the number of transactions that an entry represents, a number of the ``account``,
-    and the ``amount`` (account currency)."""
+    ``fraud`` (0 or 1), ``weights`` (the number of transactions that an entry represents), a number for the
+    ``account``, and the ``amount`` (account currency)."""
 
     time: NDArray[np.int64]
     features: NDArray[np.float32]
@@ -58,7 +58,7 @@ class Rows:
     names: tuple[str, ...] = ()
     """The features' names."""
     texts: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
-    """The values of features that are texts: the matrix has their numbers in this list."""
+    """The values of text features: the matrix has indices into these lists."""
 
     @cached_property
     def balanced(self) -> NDArray[np.float64]:
@@ -72,7 +72,7 @@ class Rows:
 
     @cached_property
     def binned(self) -> Any:
-        """The rows as trees learn from them, several candidates from the same."""
+        """The rows as binned for trees, cached for all candidates."""
         return Trees.binned(self.features, self.fraud, self.balanced)
 
     def between(self, begin: datetime | None, end: datetime | None) -> Rows:
@@ -121,14 +121,14 @@ class History:
     """The features' names."""
 
     def labelled(self, by: Labels, delay: timedelta = timedelta(0), is_weighted: bool = False) -> Rows:
-        """Return the rows that have a label: Flink's, an analyst's verdict, or what chargebacks make known.
+        """Return the rows that have a label from Flink, from analysts' verdicts, or from chargebacks.
 
         Args:
             by: the source of the label.
-            is_weighted: weight the rows by the number of transactions that their verdicts stand for.
-            delay: how long after its transaction a label is known that is no verdict. Labels that are not known at the
-                time of the history's last transaction are left out. Of chargebacks, so are the verdicts on transactions
-                that are younger.
+            is_weighted: weight the rows by the number of transactions that their verdicts represent.
+            delay: how long after its transaction a label other than a verdict is known. Labels that are not known at
+                the time of the history's last transaction are left out. With chargebacks, all transactions younger than
+                this are left out, even those with verdicts.
         """
         label = self._label(by, delay)
         rows, known = self.table.filter(label.is_valid()), label.drop_null()
@@ -145,11 +145,11 @@ class History:
             case "flink":
                 return pc.if_else(self._is_late(delay), nothing, label)
             case "chargebacks":
-                # Of younger transactions only frauds would be known, which would teach that all are fraud.
+                # The only known labels of younger transactions are frauds: a model would learn that all are fraud.
                 return pc.if_else(self._is_late(delay), nothing, verdict.fill_null(False))
 
     def all_rows(self) -> Rows:
-        """Return all rows, with or without a label, as if none were fraud."""
+        """Return all rows, with or without a label; ``fraud`` is 0 in all of them."""
         return self._rows(self.table, np.zeros(len(self.table)))
 
     def _rows(self, table: pa.Table, fraud: NDArray[np.float64]) -> Rows:
@@ -177,7 +177,7 @@ class History:
         return round(pc.sum(self.table["weight"].filter(is_late)).as_py() or 0)
 
     def late_frauds(self, delay: timedelta) -> float:
-        """Return the share of the frauds that no verdict knew until later than ``delay`` after the transaction."""
+        """Return the share of frauds whose first verdict came later than ``delay`` after the transaction."""
         frauds = self.table.filter(self.table["verdict"].fill_null(False))
         after = frauds[_FRAUD_KNOWN].to_numpy() - frauds["time"].to_numpy()
         return float(np.mean(after > microseconds(delay))) if len(frauds) else 0.0
@@ -193,7 +193,7 @@ class History:
 
     @property
     def knows_weights(self) -> bool:
-        """Whether the rows have the number of transactions that their verdicts stand for."""
+        """Whether the rows have the number of transactions that their verdicts represent."""
         return STANDS_FOR in self.table.column_names
 
     @property
@@ -210,7 +210,7 @@ def of(silver: pa.Table, given: pa.Table, settings: Settings, stand_for: Mapping
         silver: the transactions, in the columns :func:`columns_read`.
         given: ``transaction_id, verdict, decided_at`` of verdicts.
         settings: the settings of the lake.
-        stand_for: the number of transactions that a verdict on one stands for, by id, if rows are to be weighted by it.
+        stand_for: the number of transactions that the verdict on each represents, by id, to weight rows by it.
     """
     latest = verdicts.latest_of(given)
     at = pc.index_in(silver["transaction_id"], latest["transaction_id"])
@@ -235,9 +235,9 @@ def sample_of(silver: DataFrame, given: DataFrame, share: float, settings: Setti
     Args:
         silver: the transactions.
         given: ``transaction_id, verdict, decided_at`` of verdicts.
-        share: the sampled share of the transactions that nobody calls fraud. The sample is chosen by a hash of the
-            transaction's id, so it is the same each time; each of its rows represents ``1 / share`` transactions.
-            Fraud is never sampled.
+        share: the sampled share of the transactions that neither Flink nor a verdict calls fraud. A hash of the
+            transaction's id decides, so the sample is the same each time; each of its rows represents ``1 / share``
+            transactions. All fraud is kept.
         settings: the settings of the lake.
     """
     decided = verdicts.latest(given).select("transaction_id", "verdict")
@@ -249,7 +249,7 @@ def sample_of(silver: DataFrame, given: DataFrame, share: float, settings: Setti
         is_fraud |= F.coalesce("label", F.lit(False))
     is_chosen = F.pmod(F.xxhash64("transaction_id"), F.lit(_HASHES)) < share * _HASHES
     weighed = known.withColumn("weight", F.when(is_fraud, 1.0).when(is_chosen, 1.0 / share))
-    # The rows stay packed arrays: converting them to Spark's rows and back takes as long as computing them.
+    # Rows stay packed as arrays: converting them to Spark's rows and back takes as long as computing them.
     schema = _schema(settings)
     seen = features.verdicts_of(silver, given, settings)
     payloads = features.of_history(weighed, settings, _FURTHER, _choice(schema), seen)

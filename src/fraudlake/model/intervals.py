@@ -1,8 +1,8 @@
-"""Intervals: the weights of what was seen in a random sample become limits of what there is.
+"""Intervals: computes confidence intervals of totals and shares from the weights of a random sample.
 
-They are those of Fay and Feuer (Statistics in Medicine 16, 1997) for weighted sums of Poisson counts. For equal weights
-they are the exact Poisson interval. They hold their confidence for few and for unequal weights, and do not shrink to
-zero if nothing was seen.
+The method is that of Fay and Feuer (Statistics in Medicine 16, 1997) for weighted sums of Poisson counts. For equal
+weights it is the exact Poisson interval. It keeps its confidence for few and for unequal weights, and the interval does
+not shrink to zero if nothing was seen.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     Floats = NDArray[np.floating[Any]]
 
 CONFIDENCE = 0.9
-"""The probability with which an interval holds the truth, at least."""
+"""The least probability with which an interval contains the true value."""
 
 
 class Estimate(NamedTuple):
-    """An estimate, which is None if nothing tells it, and the limits of its interval."""
+    """An estimate, or None if there is no data for it, and the limits of its interval."""
 
     value: float | None
     low: float
@@ -35,14 +35,14 @@ class Estimate(NamedTuple):
 
 
 def of_sum(weights: Floats, largest: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the interval of a sum of weights of what was seen, each of which counts a Poisson number of times.
+    """Return the interval of the sum of the weights of sampled units, whose numbers are Poisson counts.
 
     Args:
-        weights: the weight of each that was seen.
-        largest: the largest weight that one could have.
-        confidence: the probability with which the interval holds the truth, half of the rest on either side.
+        weights: the weight of each sampled unit.
+        largest: the largest weight that a unit could have.
+        confidence: the probability with which the interval contains the true value; both tails have equal probability.
     """
-    # The import takes longer than the rest; pages of a lake without a queue do not need it.
+    # The import takes longer than the computation, and pages of a lake without a queue do not need it.
     from scipy.special import gammaincinv
 
     tail = (1 - confidence) / 2
@@ -55,15 +55,15 @@ def of_sum(weights: Floats, largest: float, confidence: float = CONFIDENCE) -> t
 def of_share(
     hits: Floats, others: Floats, known_hits: float, known_others: float, largest: float
 ) -> tuple[float, float]:
-    """Return the interval of the share of hits, of units that were drawn and units that are known anyway.
+    """Return the interval of the share of hits among units that were drawn and units that are known anyway.
 
-    Each of the two sums has half of what may go wrong (Bonferroni), so the interval holds its confidence.
+    Each of the two sums gets half of the error probability (Bonferroni), so the interval keeps its confidence.
 
     Args:
         hits: the weights of drawn units that are hits.
         others: the weights of the other drawn units.
-        known_hits: the number of hits among units that were not drawn, but are known.
-        known_others: the number of others among these.
+        known_hits: the number of hits among the known units that were not drawn.
+        known_others: the number of other known units that were not drawn.
         largest: the largest weight that a drawn unit could have.
     """
     confidence = (1 + CONFIDENCE) / 2

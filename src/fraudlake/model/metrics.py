@@ -1,4 +1,4 @@
-"""Metrics: the truth, predictions and scores become the metrics by which classifiers are compared."""
+"""Metrics: computes the metrics by which classifiers are compared, from labels, predictions and scores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Budget(NamedTuple):
-    """How many alerts can be looked at in a day, and what it costs to look at one, in account currency."""
+    """The number of alerts that can be reviewed in a day, and the cost of reviewing one, in account currency."""
 
     alerts: int = 100
     cost: float = 0.0
@@ -46,7 +46,7 @@ class Judged:
     weights: Floats
 
     def where(self, chosen: Flags | NDArray[np.int64]) -> Judged:
-        """Return the entries of a mask, or of indices."""
+        """Select entries by a mask or by indices."""
         return Judged(*(values[chosen] for values in vars(self).values()))
 
     def by_day(self) -> Iterator[Judged]:
@@ -79,7 +79,7 @@ def metrics_of(fraud: Flags, predicted: Flags, scores: Floats, weights: Floats |
         fraud: whether a transaction is fraud.
         predicted: whether it is predicted.
         scores: the higher, the likelier fraud is.
-        weights: the number of transactions that an entry means; by default 1.
+        weights: the number of transactions that an entry represents; by default 1.
     """
     weights = np.ones(len(fraud)) if weights is None else weights
     both, of_fraud, of_predicted = (float(weights @ mask) for mask in (fraud & predicted, fraud, predicted))
@@ -97,10 +97,10 @@ def metrics_of(fraud: Flags, predicted: Flags, scores: Floats, weights: Floats |
 
 
 def estimated(rows: Judged) -> dict[str, Estimate]:
-    """Estimate precision and recall from entries that stand for others, drawn by account and day, and from known ones.
+    """Estimate precision and recall from known entries, and from drawn ones, which represent others.
 
-    An entry of weight 1 stands for itself. A figure that is undefined is left out, and all are if none stands for
-    others: what is known says nothing of them.
+    Entries are drawn by account and day; an entry of weight 1 represents only itself. Undefined metrics are left out.
+    Without drawn entries all metrics are left out, since known entries say nothing about the others.
     """
     is_drawn = rows.weights > 1
     if not is_drawn.any():
@@ -127,13 +127,13 @@ def estimated(rows: Judged) -> dict[str, Estimate]:
 
 
 def of_budget(rows: Judged, budget: Budget) -> dict[str, float]:
-    """Return what an operation sees that looks at a number of alerts a day; a metric that is undefined is left out.
+    """Return the metrics of a team that reviews a fixed number of alerts a day; undefined metrics are left out.
 
     ``precision_at_budget`` and ``recall_at_budget`` are those of the transactions with the highest scores of each day,
     as many as the budget has alerts. ``card_precision`` and ``card_recall`` are the same by account: an account has the
-    highest score of its transactions of a day, is compromised if one of them is fraud, and is looked at on no further
-    day once it was found so (the card precision of the Fraud Detection Handbook, chapter 4). Of equal scores, those
-    that are no fraud count first. ``amount_saved`` is the amount of predicted fraud, less the cost of all predictions;
+    highest score of its transactions of a day, is compromised if one of them is fraud, and is not reviewed again after
+    it was detected (the card precision of the Fraud Detection Handbook, chapter 4). Among equal scores, transactions
+    that are not fraud count first. ``amount_saved`` is the amount of predicted fraud minus the cost of all predictions;
     a transaction counts for at most :data:`~fraudlake.values.MOST_AMOUNT`.
     """
     flagged = rows.where(rows.predicted)
@@ -152,14 +152,14 @@ def of_budget(rows: Judged, budget: Budget) -> dict[str, float]:
 
 
 def _by_transaction(rows: Judged, alerts: int) -> Iterator[NDArray[np.float64]]:
-    """Yield, for each day, the weights of the fraud looked at, of all that is looked at, and of all fraud."""
+    """Yield, for each day, the weights of reviewed fraud, of all reviewed transactions, and of all fraud."""
     for of_day in rows.by_day():
         taken = _taken(of_day, alerts)
         yield np.array([taken @ of_day.fraud, taken.sum(), of_day.weights @ of_day.fraud])
 
 
 def _by_account(rows: Judged, alerts: int) -> Iterator[NDArray[np.float64]]:
-    """Yield the same of accounts."""
+    """Yield the same for accounts."""
     detected = np.zeros(0, np.int64)
     for of_day in rows.by_day():
         accounts = of_day.where(~np.isin(of_day.accounts, detected)).by_account()
@@ -169,7 +169,7 @@ def _by_account(rows: Judged, alerts: int) -> Iterator[NDArray[np.float64]]:
 
 
 def _taken(rows: Judged, alerts: int) -> Floats:
-    """Return how much of each entry is among so many of the highest scores."""
+    """Return the weight of each entry that is among the ``alerts`` highest scores."""
     order = np.lexsort((rows.fraud, -rows.scores))
     weights = rows.weights[order]
     taken = np.empty(len(order))
@@ -178,7 +178,7 @@ def _taken(rows: Judged, alerts: int) -> Floats:
 
 
 def by_score(scores: Floats) -> tuple[NDArray[np.int64], Flags]:
-    """Return the order by falling score, and in it the last entry of each score."""
+    """Return the order by decreasing score, and which entries are the last of their score in it."""
     order = np.argsort(-scores, kind="stable")
     return order, np.append(np.diff(scores[order]) != 0, True)
 

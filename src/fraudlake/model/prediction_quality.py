@@ -1,4 +1,4 @@
-"""Prediction quality: scored transactions become figures by day, model version and source of the true label."""
+"""Prediction quality: measures predictions by day, model version and source of the true label."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ KEYS = (*DAYS, "judged_by")
 _COMPARED = ("account_id", "amount", "label", "prediction", "probability")
 _DEFAULT = Budget()
 JUDGES = ("flink", "verdict")
-"""The source of the true label: Flink's label, or an analyst's verdict."""
+"""The sources of the true label: Flink's label, and analysts' verdicts."""
 CHARGEBACKS = "chargebacks"
-"""The only source if labels are chargebacks: the verdict, or without one that the transaction is old enough."""
+"""The only source if labels are chargebacks: a verdict, or for old enough transactions "genuine" without one."""
 
 
 def judge_of(settings: Settings) -> str:
-    """Return the source of the true label of all predictions, not only of those that somebody has looked at."""
+    """Return the source that labels all predictions, not only those that somebody has reviewed."""
     return CHARGEBACKS if settings.are_chargebacks else JUDGES[0]
 
 
@@ -43,11 +43,11 @@ def prediction_quality(
         predictions: rows of ``gold_fraud_predictions``.
         verdicts: ``transaction_id, verdict``, at most one row per transaction.
         budget: the number of alerts a day, and the cost of each.
-        genuine_until: the time of the latest transaction that is genuine without a verdict; None: none is, and
-            :data:`JUDGES` judge.
+        genuine_until: the time of the latest transaction that counts as genuine without a verdict; None: the labels
+            come from :data:`JUDGES` instead.
 
     Returns:
-        The columns of ``gold_prediction_quality``: :func:`metrics.all_of` the predictions whose label is known.
+        The columns of ``gold_prediction_quality``: :func:`metrics.all_of` for the predictions with a known label.
     """
     known, *others = (
         judged(predictions, verdicts, judge, genuine_until)
@@ -64,13 +64,13 @@ def prediction_quality(
 def of_group(
     predictions: pa.Table, verdicts: pa.Table, budget: Budget = _DEFAULT, genuine_until: datetime | None = None
 ) -> pa.Table:
-    """Compare the predictions of a day and a version in this process; the rows of :func:`prediction_quality`.
+    """Compute the rows of :func:`prediction_quality` for one day and version in this process.
 
     Args:
         predictions: rows of ``gold_fraud_predictions`` of one day and one version.
         verdicts: ``transaction_id, verdict``, at most one row per transaction.
         budget: the number of alerts a day, and the cost of each.
-        genuine_until: as of :func:`prediction_quality`.
+        genuine_until: as for :func:`prediction_quality`.
     """
     decided = verdicts["verdict"].take(pc.index_in(predictions["transaction_id"], verdicts["transaction_id"]))
     figures = [tables.GOLD_PREDICTION_QUALITY.schema.empty_table()]
@@ -88,13 +88,13 @@ def of_group(
 
 
 def judged(predictions: DataFrame, verdicts: DataFrame, judge: str, genuine_until: datetime | None = None) -> DataFrame:
-    """Return the predictions whose truth a judge knows, with that truth as their ``label``.
+    """Return the predictions that a source labels, with that truth as their ``label``.
 
     Args:
         predictions: rows of ``gold_fraud_predictions``.
         verdicts: ``transaction_id, verdict``, at most one row per transaction.
         judge: the source of the truth, one of :data:`JUDGES` or :data:`CHARGEBACKS`.
-        genuine_until: for chargebacks, as of :func:`prediction_quality`.
+        genuine_until: for chargebacks, as for :func:`prediction_quality`.
     """
     if judge != "flink":
         decided = verdicts.select("transaction_id", F.col("verdict").alias("label"))
@@ -106,7 +106,7 @@ def judged(predictions: DataFrame, verdicts: DataFrame, judge: str, genuine_unti
 
 
 def _figures(rows: pa.Table, budget: Budget) -> pa.Table:
-    """Return the row of a group."""
+    """Compute the row of a group."""
     accounts = rows["account_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
     fraud, predicted, scores, amounts = (
         rows[name].to_numpy() for name in ("label", "prediction", "probability", "amount")

@@ -1,7 +1,7 @@
-"""Predictions: transactions with their features become rows of ``gold_fraud_predictions``.
+"""Predictions: scores transactions from their features, in the columns of ``gold_fraud_predictions``.
 
-The model travels to Spark's tasks as bytes, and each Arrow batch is scored and explained there. So no function has to
-be registered in a session, and scoring works in any session that a micro-batch comes with.
+The model is sent to Spark's tasks as bytes, and each Arrow batch is scored and explained there. So no function has to
+be registered, and scoring works in whatever session a micro-batch brings.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def scorer(
 ) -> Callable[[_Batches], _Batches]:
     """Return a function from Arrow batches of :func:`features.computed_columns`, packed or not, to predictions.
 
-    Predictions are the columns of ``gold_fraud_predictions``, with those of declared features. ``prediction`` is true
-    if the probability reaches the threshold, a probability or a budget. These rows have ``reasons``
-    (:mod:`explanations`), and so have those that raise alerts, from the probability ``alerted_from`` on. ``declared``
+    Predictions have the columns of ``gold_fraud_predictions``, with those of declared features. ``prediction`` is true
+    if the probability reaches the threshold ``wanted``, a probability or a budget. These rows have ``reasons``
+    (:mod:`explanations`), and so have rows that raise alerts, from the probability ``alerted_from`` on. ``declared``
     are the lake's declared features with their types.
 
     Raises:
-        FraudlakeError: it is a budget, and the version knows none.
+        FraudlakeError: the threshold is a budget, and the version has no budget curve.
     """
     stored, threshold = model.stored, model.threshold(wanted)
     schema = tables.with_declared(tables.GOLD_FRAUD_PREDICTIONS, {}, declared).schema

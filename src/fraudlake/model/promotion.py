@@ -1,4 +1,4 @@
-"""Promotion: the figures of two versions on the same rows become whether one may take over from the other, and why."""
+"""Promotion: decides from the metrics of two versions on the same rows whether one may replace the other, and why."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def compared(
 ) -> tuple[bool, str]:
     """Return whether version ``new`` beats ``old`` in ``promotion_metric``, by a margin, and why.
 
-    By the area under PR, precision and recall at the budget must not be lower, either: a lead among scores that nobody
-    looks at is none. A figure that is undefined counts as 0.
+    If the metric is the area under PR, precision and recall at the budget must not be lower, either: a lead among
+    scores that nobody reviews does not count. An undefined metric counts as 0.
     """
     metric, margin = settings.promotion_metric, settings.promotion_margin
 

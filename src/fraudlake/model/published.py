@@ -1,4 +1,4 @@
-"""Published models: rows of ``gold_models``, from which each micro-batch loads the champion.
+"""Published models: stores the champion in ``gold_models``, from which each micro-batch loads it.
 
 MLflow's registry decides which version is the champion. A micro-batch may run without access to MLflow (in a workspace,
 in the worker of foreachBatch), so the champion's bytes are published in a table, which any session can read.
@@ -32,7 +32,7 @@ _LAST = "ORDER BY published_at DESC LIMIT 1"
 
 @dataclass(frozen=True)
 class Model:
-    """A version that can score: its classifier as bytes, and the shapes of the data that it was trained on."""
+    """A version that can score: its classifier as bytes, and the distributions of its training data."""
 
     number: str
     stored: bytes
@@ -43,19 +43,19 @@ class Model:
         """The classifier.
 
         Raises:
-            ValueError: the bytes are no classifier.
+            ValueError: the bytes are not a classifier.
         """
         return Classifier.from_bytes(self.stored)
 
     def lacks(self, computed: Collection[str]) -> list[str]:
-        """Return the features that it needs and that are not among those that are computed."""
+        """Return the features that it needs but that are not computed."""
         return [name for name in self.classifier.features if name not in computed]
 
     def threshold(self, wanted: float | str) -> float:
         """Return the probability that the setting ``threshold`` means for this version.
 
         Raises:
-            FraudlakeError: it is a budget, and this version knows none.
+            FraudlakeError: the setting is a budget, and this version has no budget curve.
         """
         return budget.threshold(wanted, self.profile.get("budgets", []), f"version {self.number}")
 
@@ -72,20 +72,20 @@ def row(model: Model, published_at: datetime) -> pa.Table:
 
 
 def is_champion(published: pa.Table, model: Model) -> bool:
-    """Return whether this model, with the same bytes and profile, is the latest that was published."""
+    """Return whether this model, with the same bytes and profile, is the latest published one."""
     latest = published.sort_by([("published_at", "descending")]).slice(0, 1)
     expected = row(model, datetime.now(UTC))
     return bool(latest.drop_columns("published_at").to_pylist() == expected.drop_columns("published_at").to_pylist())
 
 
 def champion_number(lake: Lake) -> str | None:
-    """Return the version that was published last; None: nothing was published yet."""
+    """Return the number of the version that was published last; None: no version was published yet."""
     last = lake.query(tables.GOLD_MODELS, "model_version", _LAST)["model_version"].to_pylist()
     return str(last[0]) if last else None
 
 
 def latest(lake: Lake) -> tuple[Model, datetime] | None:
-    """Return the version that was published last, and when (UTC); None: none was, or its row cannot be read."""
+    """Return the version that was published last, and when (UTC); None: there is none, or its row cannot be read."""
     for row in lake.query(tables.GOLD_MODELS, "model_version, model, profile, published_at", _LAST).to_pylist():
         with suppress(TypeError, ValueError):
             model = Model(row["model_version"], bytes(row["model"]), json.loads(row["profile"]))
@@ -114,7 +114,7 @@ def load(lake: Lake, number: str) -> Model:
 
 
 def retiring(lake: Lake, computed: Collection[str]) -> str | None:
-    """Say that the champion needs features that are not among those that will be computed; None: it needs no others."""
+    """Return a sentence if the champion needs features that will not be computed; None: they all will."""
     number = champion_number(lake) if lake.has(tables.GOLD_MODELS) else None
     lacking = [] if number is None else load(lake, number).lacks(computed)
     if not lacking:
@@ -126,12 +126,12 @@ def retiring(lake: Lake, computed: Collection[str]) -> str | None:
 
 
 def profiles(lake: Lake, numbers: list[str]) -> dict[str, Profile]:
-    """Return the profiles of those versions that were published."""
+    """Return the profiles of the given versions, as far as they were published."""
     return {number: profile for number, profile in all_profiles(lake).items() if number in numbers}
 
 
 def all_profiles(lake: Lake) -> dict[str, Profile]:
-    """Return the profiles of all versions that were published."""
+    """Return the profiles of all published versions."""
     rows = lake.query(tables.GOLD_MODELS, "DISTINCT model_version, profile").to_pylist()
     return {row["model_version"]: json.loads(row["profile"]) for row in rows}
 
@@ -139,12 +139,12 @@ def all_profiles(lake: Lake) -> dict[str, Profile]:
 class Champion:
     """The current champion. Each micro-batch asks for it, so a new champion scores from the next micro-batch on.
 
-    A micro-batch is one commit. When Spark repeats it after a crash, a micro-batch that was committed keeps its
-    predictions, and an uncommitted micro-batch is scored as a whole by the current champion.
+    A micro-batch is one commit. When Spark repeats it after a crash, a committed micro-batch keeps its predictions, and
+    an uncommitted one is scored as a whole by the current champion.
     """
 
     def __init__(self) -> None:
-        """Nothing is loaded yet."""
+        """Begin without a loaded model."""
         self._model: Model | None = None
 
     def now(self, lake: Lake) -> Model:

@@ -1,4 +1,4 @@
-"""The registry: versions of a model in an MLflow store, and which of them are champion and challenger."""
+"""The registry: manages the versions of a model in MLflow, and which of them are champion and challenger."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CHAMPION, CHALLENGER = "champion", "challenger"
 LABELLED_BY = "labelled_by"
 """The parameter of a run with the source of its labels."""
 AREA, BASELINE = "area_under_pr", "baseline_"
-"""The figure that versions are compared by, and how the names of the baseline's figures begin."""
+"""The metric by which versions are compared, and the prefix of the baseline's metrics."""
 _TRAINED_ON, _TESTED_FROM, _REPLACED = "trained_on", "tested_from", "replaced"
 _PROFILE = "profile"
 _EVALUATED = "evaluated.json"
@@ -44,16 +44,16 @@ _ABSENT = {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "NOT_FOUND"}
 
 
 class OutdatedModelError(FraudlakeError):
-    """A version that this fraudlake cannot score with, even if all of its files are intact."""
+    """This fraudlake cannot score with a version, even if all of its files are intact."""
 
 
 class NoModelError(FraudlakeError):
-    """No version of a model scores yet."""
+    """The model has no champion yet."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """A registered model: what it was trained on, the begin of its test rows (UTC), its figures and its aliases."""
+    """A registered version: its training data, the beginning of its test rows (UTC), its metrics and its aliases."""
 
     number: str
     trained_on: dict[str, Any]
@@ -63,7 +63,7 @@ class Version:
     replaced: str | None
     """The version that was the champion before it."""
     labelled_by: str = "flink"
-    """The source of the labels that it learned: ``flink``, or ``verdicts`` of analysts."""
+    """The source of the labels that it learned, such as ``flink``, or ``verdicts`` of analysts."""
 
     @classmethod
     def of(
@@ -87,7 +87,7 @@ class Version:
 
     @property
     def weakness(self) -> str | None:
-        """A sentence that it is worse than its baseline, a logistic regression, on its test rows; None: it is not."""
+        """A sentence if it is worse on its test rows than its baseline, a logistic regression; None: it is not."""
         area, baseline = (self.metrics.get(f"{of}{AREA}") for of in ("", BASELINE))
         if area is None or baseline is None or area >= baseline:
             return None
@@ -97,10 +97,10 @@ class Version:
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained model with all that is registered with it.
+    """A trained model with everything that is registered with it.
 
-    ``classifier`` scores. If it was fitted on the test rows, versions are compared by ``evaluated``, which was not.
-    ``trained_on`` are the versions of the tables and the settings: equal values mean that training would repeat itself.
+    ``classifier`` scores. It may be fitted on the test rows; versions are compared by ``evaluated``, which is not.
+    ``trained_on`` are the table versions and the settings: training again with equal values would give the same model.
     """
 
     classifier: Classifier
@@ -150,7 +150,7 @@ class Registry:
         return self._by_alias(CHAMPION)
 
     def challenger(self) -> Version | None:
-        """Return the version that may take over, if there is one."""
+        """Return the version that may become champion, if there is one."""
         return self._by_alias(CHALLENGER)
 
     def required_champion(self) -> Version:
@@ -268,7 +268,7 @@ class Registry:
         """Load a version.
 
         Raises:
-            OutdatedModelError: fraudlake did not train it, or it asks for features that the lake does not have.
+            OutdatedModelError: fraudlake did not train it, or it needs features that the lake does not have.
             FraudlakeError: its files cannot be read.
         """
         uri, what = f"models:/{self._name}/{number}", f"version {number} of model '{self._name}'"
@@ -319,7 +319,7 @@ class Registry:
         )
 
     def _present(self, ask: Any) -> Any:
-        """Return the answer of the store; None if it lacks the object."""
+        """Return the answer of the store; None if the object does not exist."""
         from mlflow.exceptions import MlflowException
 
         try:
@@ -331,7 +331,7 @@ class Registry:
 
     @contextlib.contextmanager
     def _store(self) -> Iterator[None]:
-        """Turn a failure of the store into an error of one line."""
+        """Turn a failure of the store into a one-line error."""
         from mlflow.exceptions import MlflowException
 
         try:
@@ -344,9 +344,9 @@ class Registry:
 
 
 def versions(lake: Lake) -> list[Version]:
-    """Return all versions of a lake's model, the newest first; nothing is made if there is none.
+    """Return all versions of a lake's model, the newest first; do not create a store if there is none.
 
-    On a laptop they are read from MLflow's file itself, since MLflow takes seconds to be imported.
+    A local store is read from MLflow's SQLite file directly, since importing MLflow takes seconds.
 
     Raises:
         FraudlakeError: the store cannot be read.
@@ -360,9 +360,9 @@ def versions(lake: Lake) -> list[Version]:
 
 
 def published_champion(lake: Lake) -> Model | None:
-    """Return the champion if, as MLflow's file and folder on a laptop say, it is the version that was published last.
+    """Return the champion if a local store shows without MLflow that it is the version published last.
 
-    MLflow takes seconds to be imported. None: it must be asked.
+    Importing MLflow takes seconds. None: only MLflow can tell which version is the champion.
 
     Raises:
         FraudlakeError: the store cannot be read.
@@ -377,7 +377,7 @@ def published_champion(lake: Lake) -> Model | None:
             "(SELECT name, version FROM registered_model_aliases WHERE alias = ?) WHERE name = ? AND version = ?",
             (CHAMPION, name, model.number),
         ).fetchone()
-    if registered is None or registered[0] > published_at.timestamp() * 1000:  # the store was made again
+    if registered is None or registered[0] > published_at.timestamp() * 1000:  # the store was created again
         return None
     file = Path(url2pathname(urlsplit(registered[1]).path)) / "data" / "classifier.json"
     is_same = file.is_file() and file.read_bytes() == model.stored
@@ -407,7 +407,7 @@ def _stored(store: sqlite3.Connection, name: str) -> Iterator[Version]:
 
 
 def _downloaded(uri: str, number: str) -> Model | None:
-    """Return the model at an MLflow URI; None: it is not a model of this classifier."""
+    """Return the model at an MLflow URI; None: it is not one of this classifier's models."""
     from mlflow.artifacts import download_artifacts
     from mlflow.models import Model as Logged
 
@@ -418,7 +418,7 @@ def _downloaded(uri: str, number: str) -> Model | None:
         if flavour["loader_module"] != _LOADER:
             return None
         model = Model(number, (path / flavour["data"]).read_bytes(), json.loads((logged.metadata or {})[_PROFILE]))
-    _ = model.classifier  # raises now if the bytes are no classifier
+    _ = model.classifier  # raises now if the bytes are not a classifier
     return model
 
 

@@ -1,7 +1,7 @@
-"""The search: a labelled history is split by time, and one of a few candidates becomes a classifier.
+"""The search: chooses a classifier from a few candidates, on a labelled history that is split by time.
 
-A history is never split at random. The candidates are fitted on its first part, one is chosen and calibrated on the
-second part, and tested on the latest part.
+A history is never split at random. Candidates are fitted on its first part, one is chosen and calibrated on the second
+part, and tested on the latest part.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _VALIDATION = 0.2
 """The share of the rows before the test part on which the best candidate is chosen and calibrated."""
 
 Progress = Callable[[int, int, str], None]
-"""Called with the number of candidates fitted so far, the number of all, and a description of what comes next."""
+"""Called with the number of candidates fitted so far, the total number, and a description of the next step."""
 
 
 class TooLittleError(FraudlakeError):
@@ -70,7 +70,7 @@ SEARCH = {"trees": (Candidate("trees", 8, 60), Candidate("trees", 31, 60)), "log
 class Fitted:
     """The outcome of a search: the chosen classifier, the baseline's, and the area under PR of each candidate.
 
-    ``classifier`` knows nothing of the test part. ``final`` is the same candidate, fitted on the whole history.
+    ``classifier`` has not seen the test part. ``final`` is the same candidate, fitted on the whole history.
     """
 
     classifier: Classifier
@@ -108,7 +108,7 @@ class Split:
 
 
 def split(labelled: Rows, holdout: float) -> Split:
-    """Split a labelled history by time: the latest ``holdout`` of its rows test.
+    """Split a labelled history by time; the latest ``holdout`` of its rows is the test part.
 
     Raises:
         TooLittleError: a part has too few frauds or too few other transactions.
@@ -122,7 +122,7 @@ def split(labelled: Rows, holdout: float) -> Split:
     cuts = quantiles(labelled.time, labelled.weights, shares)
     is_before = labelled.time < cuts[1]
     if cuts[0] == cuts[1] and is_before.any():
-        # So many rows are of one instant that both cuts are there: the rows before it are split.
+        # Both cuts fall on one instant with many rows: split the rows before it.
         cuts[:1] = quantiles(labelled.time[is_before], labelled.weights[is_before], (1 - _VALIDATION,))
     times = [history.from_micros(int(at)) for at in cuts]
     parts = {}
@@ -142,8 +142,8 @@ def split(labelled: Rows, holdout: float) -> Split:
 
 
 def quantiles(values: NDArray[Any], weights: Floats, shares: tuple[float, ...]) -> NDArray[Any]:
-    """Return the weighted quantiles: for each share the smallest value that has this share of the weight up to it."""
-    # Of equal weights the order does not matter, and to sort millions of values takes ten times as long.
+    """Return the weighted quantiles: for each share, the smallest value up to which the weights reach this share."""
+    # With equal weights a partition is enough; sorting millions of values takes ten times as long.
     is_equal = weights.min() == weights.max()
     order = np.arange(len(values)) if is_equal else np.argsort(values, kind="stable")
     total = np.cumsum(weights[order])
@@ -155,8 +155,8 @@ def quantiles(values: NDArray[Any], weights: Floats, shares: tuple[float, ...]) 
 def search(labelled: Rows, cut: Split, algorithm: str, progress: Progress = lambda *_: None) -> Fitted:
     """Fit the candidates on the first part of a history, and choose and calibrate the best on the second.
 
-    The chosen one is the :func:`simplest` of those that are as good as the best. It is fitted once more, on all rows:
-    what is latest teaches most. It keeps the calibration, for which no rows are left.
+    The chosen candidate is the :func:`simplest` of those that are as good as the best. It is fitted once more on all
+    rows, since the latest rows are the most informative. Its calibration stays, as no rows are left for a new one.
     """
     first, second = labelled.between(None, cut.validated_from), labelled.between(cut.validated_from, cut.tested_from)
     encodings = {
@@ -186,8 +186,8 @@ def search(labelled: Rows, cut: Split, algorithm: str, progress: Progress = lamb
 def simplest(areas: list[float], frauds: int) -> int:
     """Return the number of the first candidate whose area is within a standard error of the best.
 
-    Few frauds do not tell candidates apart, and the simplest is then the least fitted to chance. The error is that of a
-    share of so many frauds (Boyd, Eng and Page 2013, "Area under the Precision-Recall Curve").
+    Few frauds cannot tell candidates apart, and then the simplest overfits least. The error is that of a proportion of
+    so many frauds (Boyd, Eng and Page 2013, "Area under the Precision-Recall Curve").
 
     Args:
         areas: the area under PR of each candidate, the simplest first.

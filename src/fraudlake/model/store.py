@@ -1,4 +1,4 @@
-"""The store of models: MLflow's folder of a lake's runs, registered models and their files."""
+"""The store of models: opens MLflow's store of a lake's runs and registered models, and repairs its paths."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LOCATIONS = (
 class ModelStore:
     """MLflow's stores of runs (``tracking``) and of registered models (``registry``), as URIs.
 
-    ``artifacts`` is the place for the models of a new experiment; None: the default of the store.
+    ``artifacts`` is the location for the models of a new experiment; None: the store's default.
     """
 
     tracking: str
@@ -47,7 +47,7 @@ WORKSPACE = ModelStore("databricks", "databricks-uc")
 
 
 def model_store(lake: Lake) -> ModelStore:
-    """Return a lake's store of models; on this machine a SQLite file, made on first use.
+    """Return a lake's store of models; a local one is a SQLite file, created on first use.
 
     Raises:
         FraudlakeError: the file cannot be read.
@@ -58,7 +58,7 @@ def model_store(lake: Lake) -> ModelStore:
     with _failing(lake.models):
         lake.models.mkdir(exist_ok=True)
         _make(file)
-        # MLflow would try again for a minute, and fail with a stack trace.
+        # MLflow would retry for a minute, and then fail with a stack trace.
         with contextlib.closing(sqlite3.connect(file)) as store:
             _require_known(store, file)
             _settle(store, artifacts)
@@ -90,7 +90,7 @@ def require_known(lake: Lake) -> None:
 
 
 def _require_known(store: sqlite3.Connection, file: Path) -> None:
-    """Refuse a store with a schema that this MLflow does not know: MLflow advises an upgrade, which fails (3.17)."""
+    """Refuse a store whose schema this MLflow does not know: MLflow would advise an upgrade, which fails (3.17)."""
     store.execute("PRAGMA schema_version")
     if not store.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
         return
@@ -105,7 +105,7 @@ def _require_known(store: sqlite3.Connection, file: Path) -> None:
 
 @contextlib.contextmanager
 def _failing(folder: Path) -> Iterator[None]:
-    """Turn a failure of the store in a folder into an error of one line."""
+    """Turn a failure of the store in a folder into a one-line error."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
@@ -123,8 +123,8 @@ def log_only_errors() -> None:
 def _make(file: Path) -> None:
     """Create the SQLite file if it does not exist.
 
-    MLflow makes its tables in many steps, and refuses a file in which it was killed between two of them (seen in 3.17).
-    So the file gets its name when all are there.
+    MLflow creates its tables in many steps, and refuses a file if it was killed between two of them (seen in 3.17). So
+    the tables are created in a draft, which is renamed once it is complete.
     """
     from mlflow import MlflowClient
 
@@ -141,7 +141,7 @@ def _make(file: Path) -> None:
 def _settle(store: sqlite3.Connection, artifacts: str) -> None:
     """Correct the full URIs of a store's files, which are wrong after a lake was moved or copied."""
     for table, column in _LOCATIONS:
-        # The names are MLflow's; a store of an earlier MLflow lacks some.
+        # A store of an earlier MLflow lacks some of these tables and columns.
         if not store.execute("SELECT 1 FROM pragma_table_info(?) WHERE name = ?", (table, column)).fetchone():
             continue
         for (uri,) in store.execute(f"SELECT DISTINCT {column} FROM {table}").fetchall():  # noqa: S608
@@ -157,7 +157,7 @@ def _migrations() -> Path:
 
 
 def has_models(lake: Lake) -> bool:
-    """Return whether there is a store of models, which opening it would create."""
+    """Return whether there is a store of models, without creating it."""
     return lake.models is None or _file(lake.models).exists()
 
 

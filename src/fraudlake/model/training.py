@@ -1,4 +1,4 @@
-"""Training: silver becomes a registered model, which becomes the champion if it is better than the champion."""
+"""Training: trains and registers a model from silver, and promotes it if it is better than the champion."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ if TYPE_CHECKING:
 _DAY = timedelta(days=1)
 _VERSIONS = {"silver_version": tables.SILVER_TRANSACTIONS, "verdicts_version": tables.SILVER_VERDICTS}
 _SETTINGS = ("labels", "holdout", "algorithm", "max_training_rows")
-"""What a version was trained on: versions of tables, and settings."""
+"""The settings that a version records as its training input, next to the versions of the tables."""
 _LATER_SETTINGS = {"label_delay", "genuine_after", "train_from", "features"}
-"""Settings that versions of earlier fraudlakes do not name; they are recorded unless they are the defaults."""
+"""Settings that versions from earlier fraudlakes do not record; they are recorded unless they are the defaults."""
 _TEACHERS = {
     "flink": "Flink's label",
     "verdicts": "analysts' verdicts",
     "chargebacks": "verdicts, and what is genuine since it has none",
 }
-"""The sources of labels, as sentences name them."""
+"""The names of the sources of labels in sentences."""
 _LATE_FRAUDS = 0.01
-"""The share of frauds that may become known after ``genuine_after``."""
+"""The share of frauds that may become known after ``genuine_after`` without a warning."""
 _LEAST_VERDICTS = 2 * search.LEAST * len(search.PARTS)
-"""The number of verdicts without which none is learned."""
+"""The number of verdicts below which no model learns from them."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Comparison:
     is_better: bool
     reason: str
     weighted: dict[str, dict[str, Estimate]] = field(default_factory=dict)
-    """Precision and recall by version, weighted by what verdicts stand for; empty if that is not known."""
+    """Precision and recall by version, weighted by the transactions that verdicts represent; empty if not known."""
 
 
 def publish(lake: Lake, champion: Model) -> None:
@@ -88,13 +88,13 @@ def publish(lake: Lake, champion: Model) -> None:
 
 
 def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
-    """``silver_transactions`` → a registered model.
+    """Train a model on ``silver_transactions`` and register it.
 
-    Nothing is trained if the latest version learned the same rows with the same settings.
+    Nothing is trained if the latest version learned from the same rows with the same settings.
 
     The first version becomes the champion. A later version becomes the champion if ``settings.auto_promote`` allows it,
     and it is better by :func:`promotion.compared` and not below its own baseline, or the champion is of an earlier
-    fraudlake that cannot score any more.
+    fraudlake and can no longer score.
 
     Raises:
         FraudlakeError: there are too few labels to learn from, or the store cannot be reached.
@@ -113,13 +113,13 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
                 return Outcome(known, False, scores, _joined(goes_on, *_weaknesses(known, champion)))
 
         with ThreadPoolExecutor(1) as pool:
-            # The import takes seconds. They pass while Spark computes the features.
+            # The import takes seconds, and runs while Spark computes the features.
             pool.submit(importlib.import_module, "xgboost")
             past = history_of(lake)
         labelled, by, cut = _labelled(past, settings)
         fitted = search.search(labelled, cut, settings.algorithm, progress)
         test_rows = labelled.between(cut.tested_from, None)
-        # Verdicts are on few accounts, which are not like the others.
+        # Verdicts are on few accounts, which are not representative.
         scored = test_rows if by != "verdicts" else past.all_rows().between(cut.tested_from, None)
         metrics = search.metrics(fitted.classifier, test_rows, settings)
         baseline = search.metrics(fitted.baseline, test_rows, settings)
@@ -185,8 +185,8 @@ def _late_frauds(past: History, genuine_after: timedelta) -> list[str]:
 def unless_changed(lake: Lake) -> Outcome | None:
     """Return the latest version if too little has changed since its training to train again; None: train.
 
-    Enough are ``settings.retrain_share`` of new transactions, or of new verdicts, in relation to those of then. If it
-    is not known how many are new, or the champion or the settings are others, that is enough, too.
+    It trains if new transactions, or new verdicts, reach ``settings.retrain_share`` of the earlier ones. It also trains
+    if their number is not known, if the settings have changed, or if there is no usable champion.
     """
     latest = next(iter(versions(lake)), None)
     if latest is None:
@@ -217,13 +217,13 @@ def unless_changed(lake: Lake) -> Outcome | None:
 
 
 def _recorded(settings: Settings) -> dict[str, Any]:
-    """Return the settings of training as a version records them."""
+    """Return the settings of training in the form that a version records."""
     given = settings.model_dump(mode="json", include=_LATER_SETTINGS, exclude_defaults=True)
     return {name: getattr(settings, name) for name in _SETTINGS} | given
 
 
 def _new_rows(lake: Lake, table: tables.Table, version: int | None) -> int | None:
-    """Return how many rows were written to a table after a version of it; None: it is not known."""
+    """Return how many rows were written to a table since a version of it; None: unknown."""
     history = lake.history(table)
     if version is None or not history[-1].version - 1 <= version <= history[0].version:
         return None
@@ -271,8 +271,8 @@ def compare(lake: Lake, number: str | None = None, stand_for: Mapping[str, float
     Args:
         lake: the lake.
         number: the version.
-        stand_for: the number of transactions that one stands for on which there is a verdict, by id; 1 if it has none.
-            Of a history that is longer than ``max_training_rows`` they are not used.
+        stand_for: the number of transactions that each transaction with a verdict represents, by id; others represent
+            themselves. It is not used for a history longer than ``max_training_rows``.
 
     Raises:
         FraudlakeError: there is no champion, no such version, or no challenger.
@@ -348,7 +348,7 @@ def _promoted(lake: Lake, registry: Registry, number: str) -> Version:
 
 
 def history_of(lake: Lake, stand_for: Mapping[str, float] | None = None) -> History:
-    """Bring the history into this process; of a long history all fraud and a sample of the rest."""
+    """Load the history into this process; of a long history, load all fraud and a sample of the rest."""
     rows, most = lake.count(tables.SILVER_TRANSACTIONS), lake.settings.max_training_rows
     now = datetime.now(UTC)
     if rows > most:
@@ -362,7 +362,7 @@ def history_of(lake: Lake, stand_for: Mapping[str, float] | None = None) -> Hist
 def _profile(past: History, fitted: search.Fitted, scored: Rows, cut: search.Split) -> drift.Profile:
     """Measure the shapes of the features, and of the scores of rows that the classifier was not fitted on.
 
-    The first day of a longer history is left out: the windows of its rows are not full yet.
+    The first day of a longer history is left out, since the windows of its rows are not full yet.
     """
     first, last = past.span
     columns = past.columns(first + _DAY if last - first >= 2 * _DAY else None)

@@ -1,7 +1,7 @@
-"""Verdict file: a CSV or parquet file of decisions, as people and programs write them, becomes an Arrow table.
+"""Verdict file: reads decisions from CSV or parquet files, as people and programs write them.
 
-The path is literal. CSV is that of RFC 4180, with the delimiter of its header. A value that cannot be understood is an
-error with its row, and nothing of the file is used.
+Paths have no wildcards. CSV follows RFC 4180, with the delimiter that the header uses. A value that cannot be parsed is
+an error that names its row, and then the whole file is refused.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from fraudlake.sources import landing
 _FRAUD, _GENUINE = ("true", "1", "yes", "fraud"), ("false", "0", "no", "ok", "genuine")
 _QUOTED = re.compile(r'"[^"]*"')
 _HEAD = 100_000
-"""The number of characters among which the header ends."""
+"""The number of characters within which the header must end."""
 PROBLEM = "problem"
-"""The field that a file of rows that were not loaded has in addition; it is none of the rows' own."""
+"""The additional field of a file of left-out rows; it is ignored when such a file is read."""
 _WHOLE = r"^-?\d+\.0$"
-"""A whole number as pandas writes it in a column that lacks some."""
+"""A whole number as pandas writes it in a column with missing values."""
 _ROUNDED = r"^-?\d(\.\d+)?[eE]\+\d+$"
 """A large number as pandas and spreadsheets write it."""
 _MOST_EXACT = 2**53
-"""The whole numbers up to this one are exact as doubles."""
+"""Whole numbers up to this one are exact as doubles."""
 _MOST_BYTES = 2 << 30
-"""Bytes of the rows of a parquet file, all of which are in memory; a file of kilobytes may have as many."""
+"""The largest size of a parquet file's rows in memory, in bytes; even a file of kilobytes can expand to it."""
 _AMOUNT = r"^[+-]?(\d+(\.\d+)?|\d+,\d{1,2})$"
 _ONE_NAME = f"{', '.join(IDS)} or {REFERENCE}, or {', '.join(PAYMENT[:-1])} and {PAYMENT[-1]}"
 
@@ -51,7 +51,7 @@ class VerdictFile:
     """``given``: the rows of the file as texts, and ``rows``: :data:`NAMES`, null if blank, in the same order.
 
     ``verdict`` is a boolean, ``decided_at`` and ``timestamp`` are timestamps (UTC), ``amount`` is a double, and all
-    others are texts. Of :data:`PAYMENT` only the rows without an id and a reference have values.
+    others are texts. The columns :data:`PAYMENT` are null in rows that have an id or a reference.
     """
 
     given: pa.Table
@@ -60,7 +60,7 @@ class VerdictFile:
 
 @dataclass(frozen=True)
 class _Raw:
-    """A file's rows as they are, with the number of each in the file."""
+    """A file's unparsed rows, with the number of each in the file."""
 
     file: Path
     table: pa.Table
@@ -72,7 +72,7 @@ class _Raw:
         return self.table[source] if has_it else pa.chunked_array([pa.nulls(len(self.table), pa.string())])
 
     def row(self, at: int) -> str:
-        """Return what names a row in messages."""
+        """Return the name of a row in messages."""
         return f"{self.file}: row {self.numbers[at]}"
 
 
@@ -81,12 +81,12 @@ def read(file: Path, of: Format, largest_value: int = LARGEST_VALUE) -> VerdictF
 
     Args:
         file: the file.
-        of: how it is to be read.
-        largest_value: the bytes that a value of parquet may have.
+        of: its format.
+        largest_value: the largest size of a parquet value, in bytes.
 
     Raises:
-        UsageError: it cannot be read, lacks a field, has a value that cannot be understood or is too large, or changed
-            meanwhile.
+        UsageError: it cannot be read, lacks a field, has a value that cannot be parsed or is too large, or changed
+            while it was read.
     """
     before = _state(file)
     try:
@@ -107,17 +107,17 @@ def read(file: Path, of: Format, largest_value: int = LARGEST_VALUE) -> VerdictF
 
 
 def version(file: Path) -> str:
-    """Return a text that changes if a file, or one of a folder, does.
+    """Return a text that changes if a file, or any file of a folder, changes.
 
     Raises:
-        UsageError: it is not there, or may not be looked at.
+        UsageError: it does not exist, or access is denied.
     """
     state = [(str(path.relative_to(file)), modified, size) for path, modified, size in _state(file)]
     return hashlib.sha256(repr(state).encode()).hexdigest()
 
 
 def _state(file: Path) -> list[tuple[Path, int, int]]:
-    """Return what changes if a file, or one of a folder, does: path, time (nanoseconds) and size."""
+    """Return the path, time (nanoseconds) and size of a file, or of each file of a folder."""
     try:
         return [(path, status.st_mtime_ns, status.st_size) for path in _files(file) for status in (path.stat(),)]
     except OSError as error:
@@ -125,7 +125,7 @@ def _state(file: Path) -> list[tuple[Path, int, int]]:
 
 
 def _files(file: Path) -> list[Path]:
-    """Return a file, or the finished files of a folder, in which a link to a folder above it is not followed."""
+    """Return a file, or the finished files of a folder; links to a parent folder are not followed."""
     if not file.is_dir():
         return [file]
     return sorted(Path(one.path) for one in landing.files(str(file)) if one.size is not None)
@@ -147,7 +147,7 @@ def _parquet(file: Path, largest_value: int) -> _Raw:
     columns = rows.columns
     for nth, (name, column) in enumerate(zip(rows.column_names, columns, strict=True)):
         try:
-            # Bytes become texts at once, since they need not be UTF-8.
+            # Decode bytes at once, since they need not be UTF-8.
             columns[nth] = column.cast(pa.string()) if pa.types.is_binary(column.type) else column
             column.slice(0, 0).cast(pa.string())
         except pa.ArrowException:
@@ -166,7 +166,7 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _csv(file: Path, encoding: str | None) -> _Raw:
-    """Read CSV; a row has the number that a spreadsheet gives it, so that blank ones count, and the header is row 1."""
+    """Read CSV; rows are numbered as in a spreadsheet: the header is row 1, and blank rows count."""
     text = _decoded(file, file.read_bytes(), encoding)
     head = _QUOTED.sub("", text[:_HEAD].lstrip()).partition("\n")[0]
     delimiter = max(",;\t", key=head.count)
@@ -231,7 +231,7 @@ def _require_fields(raw: _Raw, of: Format) -> None:
 
 
 def _payment(raw: _Raw, of: Format, lacks_id: pa.Array) -> dict[str, pa.Array]:
-    """Return :data:`PAYMENT` of the rows that have nothing else to name their payment."""
+    """Return :data:`PAYMENT` of the rows that identify their payment by nothing else."""
     parts = {name: raw.column(name, of) for name in PAYMENT}
     if not pc.any(lacks_id).as_py():
         parts = {name: pa.chunked_array([pa.nulls(len(lacks_id), pa.string())]) for name in PAYMENT}
@@ -249,9 +249,9 @@ def _payment(raw: _Raw, of: Format, lacks_id: pa.Array) -> dict[str, pa.Array]:
 
 
 def _ids(raw: _Raw, name: str, column: pa.ChunkedArray) -> pa.Array:
-    """Return ids as texts, also those that a program has written as doubles, if none of their digits is lost."""
+    """Return ids as texts; ids that a program wrote as doubles are restored if no digit is lost."""
     if pa.types.is_floating(column.type):
-        # The whole numbers up to this one are exact, in single and half precision, too.
+        # Whole numbers up to this one are exact, in single and half precision, too.
         most_exact = 2 ** (np.finfo(column.type.to_pandas_dtype()).nmant + 1)
         column = column.cast(pa.float64())
         given = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column).combine_chunks()
@@ -274,7 +274,7 @@ def _require_exact(raw: _Raw, name: str, values: pa.Array, is_exact: pa.Array) -
 
 
 def _text(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as texts; what is blank is null."""
+    """Return a column as texts; blank values become null."""
     texts = column.cast(pa.string())
     blank = pc.equal(pc.utf8_trim_whitespace(texts), "")
     return pc.if_else(blank, pa.scalar(None, pa.string()), texts).combine_chunks()
@@ -305,7 +305,7 @@ def _verdicts(raw: _Raw, of: Format) -> pa.Array:
 def _times(
     raw: _Raw, name: str, column: pa.ChunkedArray, pattern: str | None, flag: str = "--date-pattern"
 ) -> pa.Array:
-    """Return times in UTC; what is blank is null."""
+    """Return times in UTC; blank values become null."""
     kind = pa.timestamp("us", "UTC")
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(kind).combine_chunks()

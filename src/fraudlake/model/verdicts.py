@@ -1,4 +1,4 @@
-"""Verdicts from a file: decisions become rows of ``silver_verdicts``, each once."""
+"""Verdicts from a file: inserts decisions into ``silver_verdicts``, each once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DECIDED = ("verdict", "analyst", "reason", "decided_at")
 _INSTANT = ("transaction_id", "decided_at")
 _KEYS = (*_INSTANT, "verdict", "analyst")
 LEFT_OUT = ".unmatched.csv"
-"""What the name of a file of rows that were not loaded ends with."""
+"""The suffix of a file of left-out rows."""
 _UNKNOWN = "no such payment in the lake"
 _AMBIGUOUS = {True: "several payments have this reference", False: "several payments of this account, amount and time"}
 
@@ -44,7 +44,7 @@ class Loaded:
     known: int
     unmatched: int
     unknown: list[str]
-    """What names the payments of the rows that match none or several: their ids, references or accounts."""
+    """The ids, references or accounts in the rows that match no payment, or several."""
     future: int
     """The number of verdicts in the file that are dated in the future: each counts from its ``decided_at`` on."""
 
@@ -52,17 +52,17 @@ class Loaded:
 def load(lake: Lake, file: Path, of: Format | None = None) -> Loaded:
     """Insert the verdicts of a CSV (with a header) or parquet file; loading the same file again adds nothing.
 
-    What is about a transaction, an alert or a case of the lake is inserted, whatever else the file holds. The other
-    rows are written to a file beside it, with the problem of each, and can be loaded again.
+    Rows about a transaction, an alert or a case of the lake are inserted, even if others match nothing. Those others
+    are written to a file next to it, each with its problem, and can be loaded again.
 
     Args:
         lake: the lake.
         file: the file.
-        of: how it is to be read, and how its payments are found.
+        of: its format, and how to find its payments.
 
     Raises:
-        UsageError: the file cannot be read or understood, there is no column of references, or the rows that were not
-            loaded cannot be written. Nothing is loaded.
+        UsageError: the file cannot be read or parsed, the declared column of references does not exist, or the left-out
+            rows cannot be written. Nothing is loaded.
     """
     of = of or Format()
     require_column(lake, of.reference)
@@ -92,10 +92,10 @@ def left_out_file(file: Path) -> Path:
 
 
 def require_column(lake: Lake, reference: str | None) -> None:
-    """Check that payments' own references are in a declared column.
+    """Check that the column with the payments' own references is declared.
 
     Raises:
-        UsageError: they are not.
+        UsageError: it is not.
     """
     if reference is not None and reference not in lake.settings.columns:
         declared = ", ".join(lake.settings.columns) or "none"
@@ -114,7 +114,7 @@ def _write_left_out(
     is_ambiguous: NDArray[np.bool_],
     encoding: str | None,
 ) -> None:
-    """Write the rows that were not loaded, in the encoding of the file; none remain of an earlier load."""
+    """Write the rows that were not loaded, in the encoding of the file; delete those of an earlier load."""
     place = left_out_file(file)
     try:
         if not len(left_out):
@@ -135,7 +135,7 @@ def _write_left_out(
 def _insert(lake: Lake, new: pa.Table) -> int:
     """Insert verdicts that the table lacks; return their number.
 
-    In a workspace nothing keeps another process out, which may insert the same verdict: it counts once all the same.
+    In a workspace no lock excludes other processes, which may insert the same verdict; it still counts once.
     """
     if not len(new):
         return 0
@@ -147,10 +147,10 @@ def _insert(lake: Lake, new: pa.Table) -> int:
 
 
 def _lacking(new: pa.Table, known: pa.Table) -> pa.Table:
-    """Return the verdicts that are not known, those of one instant a microsecond apart, in the order of their rows.
+    """Return the verdicts that are not known, and date those of one instant a microsecond apart, in the order of rows.
 
-    Of verdicts of one instant the fraud would count (:func:`fraudlake.silver.verdicts.latest`), and none is later. So
-    one that differs from the one before it is dated a microsecond after it.
+    Among verdicts of one instant, fraud would win (:func:`fraudlake.silver.verdicts.latest`), whatever their order. So
+    a verdict that differs from the previous one is dated a microsecond later.
 
     Args:
         new: ``transaction_id``, ``decided_at``, ``verdict``, ``analyst`` and other columns.
@@ -174,8 +174,8 @@ def _lacking(new: pa.Table, known: pa.Table) -> pa.Table:
 def _untied(tied: pa.Table, known: pa.Table) -> tuple[list[int], list[bool]]:
     """Return the time (microseconds) of each verdict, and whether it is new.
 
-    Verdicts that follow each other by a microsecond are of one instant. A row of a file is known if one of them is
-    equal, and is not before the one that an earlier row of the file is equal to.
+    Verdicts that follow each other by a microsecond belong to one instant. A row of a file is known if it equals one of
+    them, and that one is not before the match of an earlier row.
     """
     there: defaultdict[tuple[str, int], set[tuple[bool, str | None]]] = defaultdict(set)
     for transaction, decided_at, *verdict in _tuples(known):

@@ -1,4 +1,5 @@
-"""The fast lane: a topic's transactions become a topic of alerts in milliseconds, in Spark's Real-time Mode.
+"""The fast lane: reads transactions from one topic and writes alerts to another within milliseconds.
 
-It runs in a separate environment (Spark 4.3, which Delta does not support yet), so nothing here uses a table.
+It uses Spark's Real-time Mode, in a separate environment (Spark 4.3, which Delta does not support yet), so nothing here
+uses a table.
 """

@@ -1,4 +1,4 @@
-"""Alerts of the fast lane: each valid message and its neighbours of the same account become events."""
+"""Alerts of the fast lane: evaluates rules on each valid message and its neighbours, and formats alerts as events."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 SOURCE = "/fraudlake/realtime"
 """The ``source`` of the events."""
 METRICS = "messages"
-"""The name of the metrics that the stream reports of messages: ``messages``, ``rejected``, ``other_keys``."""
+"""The name of the stream's metrics of messages: ``messages``, ``rejected``, ``other_keys``."""
 WINDOWS = "windows"
-"""The name of those that it reports of thresholds' windows: ``crowded``."""
+"""The name of the stream's metrics of thresholds' windows: ``crowded``."""
 _AHEAD = timedelta(minutes=1)
-"""How far a row may move the watermark ahead of Kafka's clock and this machine's."""
+"""How far a row may move the watermark ahead of the clocks of Kafka and this machine."""
 _EVER = timedelta(days=200 * 365)
-"""Longer than any topic goes back."""
+"""A time longer than any topic's history."""
 PLACE = ("partition", "offset", "appended")
-"""Where the message of an alert's transaction is, and since when."""
+"""The position of the message of an alert's transaction, and when Kafka appended it."""
 _OUTPUT = {
     "rule": "string",
     "rule_version": "bigint",
@@ -53,12 +53,12 @@ _OUTPUT = {
     "entity": "string",  # null, as the next one: every rule here is by account
     "entity_key": "string",
 }
-"""The columns of the detector's output, of which alerts are made."""
+"""The columns of the detector's output, from which alerts are made."""
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
 
 
 def now() -> Column:
-    """Return the time at which a row is evaluated; SQL's own functions say when the batch began, minutes ago."""
+    """Return the time at which a row is evaluated; SQL's functions return the start of the batch, minutes ago."""
     return F.reflect(F.lit("java.time.Instant"), F.lit("now")).cast("timestamp")
 
 
@@ -78,9 +78,9 @@ def events(
         kafka: a stream of Spark's Kafka source.
         settings: the quality rules and the declared columns.
         rules: the rules.
-        neighbours: one of the ways of :mod:`fraudlake.realtime.neighbours`.
-        since: from when on the state has all rows; None if it had them from the topic's first on.
-        is_catching_up: whether a backlog is read: its partitions come at different paces, so the watermark stays.
+        neighbours: one of the functions of :mod:`fraudlake.realtime.neighbours`.
+        since: the time from which the state has all rows; None: it has all rows of the topic.
+        is_catching_up: whether a backlog is read: its partitions are read at different paces, so the watermark stays.
         clock: makes the column of the time at which a row is evaluated.
 
     Returns:
@@ -97,7 +97,7 @@ def events(
 
 
 def _rows(kafka: DataFrame, settings: Settings, delay: timedelta, now: Column) -> DataFrame:
-    """Return the valid transactions with a watermark, of some delay, that no time in the future moves away."""
+    """Return the valid transactions with a watermark that timestamps in the future cannot advance."""
     checked = transactions.checked(messages.bronze(kafka, settings), settings, now).observe(
         METRICS,
         F.count(F.lit(1)).alias("messages"),
@@ -129,14 +129,14 @@ def _with_windows(rows: DataFrame, rules: LaneRules, since: datetime | None, cou
         rows: as :mod:`fraudlake.realtime.neighbours` returns them.
         rules: the rules.
         since: as for :func:`events`.
-        count: how many rows of an account the state has at most.
+        count: the largest number of an account's rows in the state.
 
     Returns:
-        ``account_id, before, current, behind``; ``rows`` in the order of event time; ``due``, those of them that are to
-        be evaluated; and ``gap``, the time in microseconds up to which rows may be missing, or null.
+        ``account_id, before, current, behind``; ``rows`` in the order of event time; ``due``, the rows to evaluate;
+        and ``gap``, the time in microseconds up to which rows may be missing, or null.
     """
     is_full = F.size("rows") >= count
-    # The latest row that was dropped is no later than the first one that is there.
+    # Rows that were dropped are no later than the earliest row in the state.
     dropped = F.when(is_full, F.element_at("rows", -1)["time"])
     unknown = F.lit(None if since is None else round(since.timestamp() * 1_000_000)).cast("bigint")
     current, longest = F.col("current"), rules.longest_window // MICROSECOND
@@ -163,9 +163,9 @@ def _of_window(threshold: LaneRule[ThresholdRule]) -> Column:
 
 
 def _of_pair(pair: LaneRule[SmallThenLargeRule]) -> Column:
-    """Return the alerts of a rule of pairs on a row and those before and after it, as an array of such structs.
+    """Return the alerts of a pair rule on a row and the rows before and after it, as an array of such structs.
 
-    A row has another after it if partitions are read in parallel and its account has moved to another partition.
+    A row has another after it if it was read late: its account has moved to another partition, read in parallel.
     """
     before, current, behind = F.col("before"), F.col("current"), F.col("behind")
     return F.array_compact(F.array(_pair(pair, before, current), _pair(pair, current, behind)))
@@ -181,7 +181,7 @@ def _pair(pair: LaneRule[SmallThenLargeRule], small: Column, large: Column) -> C
 def _alert(
     of: LaneRule[SmallThenLargeRule] | LaneRule[ThresholdRule], transaction: Column, further: dict[str, Column]
 ) -> Column:
-    """Return the detector's output of an alert, and the place of its transaction's message."""
+    """Return the detector's output of an alert, and the position of its transaction's message."""
     known = {
         "rule": F.lit(of.rule.name),
         "rule_version": F.lit(of.version),

@@ -1,4 +1,4 @@
-"""The fast lane: one query in Real-time Mode, from the topic of transactions to the topic of alerts, until stopped."""
+"""The fast lane: runs one query in Real-time Mode, from the topic of transactions to that of alerts, until stopped."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.2
 FIRST_BATCHES, _FIRST_BATCH = 6, timedelta(seconds=5)
 """Number of short batches of a run, and their length: the first two commits of a process stop the lane for seconds,
-those after them for less than one, since Java has compiled what a commit takes (seen in Spark 4.3)."""
+later ones for less than one, since Java has compiled the code of a commit by then (seen in Spark 4.3)."""
 
 
 @dataclass
@@ -44,15 +44,15 @@ class Totals:
     other_keys: int = 0
     """Messages whose key is not their account."""
     late: int = 0
-    """Entries of the state that came too late; a late row has up to two."""
+    """Entries of the state that were too late; a late row has up to two."""
     crowded: int = 0
-    """Transactions that a threshold does not evaluate: their account has more rows in its window than the state."""
+    """Transactions that a threshold does not evaluate: their window has more rows than the state of an account."""
     state_rows: int = 0
     """Entries of the state now."""
     _last: int = field(default=-1, repr=False)
 
     def add(self, query: StreamingQuery) -> bool:
-        """Add a query's new reports; return whether there were batches."""
+        """Add a query's new progress reports; return whether there were batches."""
         before = self.batches
         for report in query.recentProgress:
             if report.batchId > self._last:
@@ -76,12 +76,12 @@ class Totals:
 
 
 def _rows(state: StateOperatorProgress) -> int:
-    """Return the entries of a state; if Spark does not count them, those that it read to find expired ones."""
+    """Return the entries of a state; if Spark does not count them, those that it scanned for expired ones."""
     return state.numRowsTotal or state.customMetrics.get("numRowsReadDuringEviction", 0) - state.numRowsRemoved
 
 
 def checkpoint(settings: Settings, rules: LaneRules) -> Path:
-    """Return the folder of the lane's checkpoint; the one without end is of another state."""
+    """Return the folder of the lane's checkpoint; it differs with ``--without-end``, whose state is another."""
     return settings.checkpoints_path / ("realtime-without-end" if rules.is_without_end else "realtime")
 
 
@@ -94,23 +94,22 @@ def run(
 ) -> Totals:
     """Evaluate rules on the topic's messages until SIGINT or SIGTERM, or for some time.
 
-    A run that ends in the middle of a batch, in whatever way, leaves the batch to the next one, which reads its
-    messages again and raises their alerts again, with the same ids.
+    If a run ends in the middle of a batch, in whatever way, the next run reads the batch's messages again, and raises
+    their alerts again, with the same ids.
 
-    A run begins with short batches. A backlog's partitions are read side by side, each at its own pace: until all is
-    read that the topic had at the start, the watermark stays, so that no row counts as late. Then the query is started
-    again with a watermark that moves, and with the batches of the settings.
+    A run begins with short batches. A backlog's partitions are read in parallel, each at its own pace. So the watermark
+    does not move, and no row counts as late, until everything is read that the topic had at the start. Then the query
+    is restarted with a watermark that moves, and with the batch length of the settings.
 
     Args:
         settings: topics, brokers, quality rules, and the time between commits.
         rules: the rules.
         duration: how long to run; by default until stopped.
-        started: called when the query has started, with the number of partitions that it reads, and
-            :func:`complete_since`.
+        started: called when the query has started, with the number of its partitions, and :func:`complete_since`.
         progress: called after each batch.
 
     Raises:
-        UsageError: the topics, or Spark, do not suit.
+        UsageError: the topics or this Spark cannot be used.
         FraudlakeError: Kafka cannot be reached, another process runs the lane, or the query failed.
     """
     log = checkpoint(settings, rules).with_suffix(".log")
@@ -144,16 +143,16 @@ def run(
 
 
 def complete_since(settings: Settings, rules: LaneRules) -> datetime | None:
-    """Return from when on the state has all rows that the rules look back to; None: from the topic's first on.
+    """Return the time from which the state has all rows that the rules need; None: from the topic's first row on.
 
-    A state that was written for other windows, or for fewer rows, starts empty.
+    A state that was written for other windows, or for fewer rows, counts as empty.
     """
     folder = checkpoint(settings, rules)
     file = folder.with_suffix(".json")
     window = None if rules.span is None else neighbours.window_of(rules.span)[0].total_seconds()
     needed = {"window": window, "rows": rules.rows(is_catching_up=False)}
     begun: float | None = datetime.now(UTC).timestamp()
-    if not any(folder.glob("commits/*")):  # it is read again from the beginning
+    if not any(folder.glob("commits/*")):  # nothing was committed: the topic is read from the starting offsets
         begun = None if settings.starting_offsets == "earliest" else begun
     elif file.exists() and (before := json.loads(file.read_text())).items() >= needed.items():
         begun = before["since"]
@@ -163,9 +162,9 @@ def complete_since(settings: Settings, rules: LaneRules) -> datetime | None:
 
 
 def _has_read(query: StreamingQuery, topic: str, ends: dict[int, int]) -> bool:
-    """Return whether a query has committed the messages before some offsets.
+    """Return whether a query has committed the messages before the offsets ``ends``.
 
-    The last offsets may be those of a producer's transactions, which have no message: nothing is read then.
+    The last offsets may be markers of a producer's transactions, which are not messages. Then a batch reads nothing.
     """
     report = query.lastProgress
     assert report is not None  # there was a batch
@@ -185,12 +184,13 @@ def writer(
     *,
     is_catching_up: bool = False,
 ) -> DataStreamWriter:
-    """Return the query in a session, which has still to be given its :func:`trigger` and started.
+    """Return the writer of the query; the caller sets its :func:`trigger` and starts it.
 
     ``since`` is what :func:`complete_since` returns.
     """
     if not settings.is_in_workspace:
-        # To count a state's entries, Spark looks each key up once more for every row. Without an end none expire.
+        # To count a state's entries, Spark looks up each key once more per row. It is worth it only without an end:
+        # otherwise the scan for expired entries counts them.
         own.spark.conf.set(session.COUNT_ENTRIES, str(rules.is_without_end).lower())
     taken = messages.read(own.spark, settings)
     return (
@@ -210,7 +210,7 @@ def trigger(batch: timedelta) -> dict[str, Any]:
 
 
 def _exclusive(settings: Settings, rules: LaneRules) -> AbstractContextManager[None]:
-    """Let one process run the lane; in a workspace, where no lock works across clusters, its job has one run."""
+    """Let only one process run the lane; in a workspace, no lock works across clusters, so its job has only one run."""
     folder = checkpoint(settings, rules)
     return (
         nullcontext() if settings.is_in_workspace else lock.exclusive(folder.with_suffix(".lock"), "realtime", folder)

@@ -1,8 +1,8 @@
-"""Messages of Kafka become rows of bronze in Spark's own expressions: Real-time Mode calls no Python.
+"""Messages of Kafka: parses them to rows of bronze with Spark's expressions, since Real-time Mode calls no Python.
 
-:mod:`fraudlake.bronze.messages` is stricter. A message that has a key twice, text after its object, a time as a text
-of digits, or an account that is a fraction or a boolean, is read here and quarantined there. A key in another case is
-read there, and counts as missing here.
+:mod:`fraudlake.bronze.messages` is stricter. It quarantines a message with a duplicate key, with text after its object,
+with a time as a text of digits, or with a fraction or a boolean as the account; this module accepts it. That module
+also accepts a key in another case, which counts as missing here.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _TIME = rf"\A(?:{conversions.TIME.pattern})\z"
 
 
 def require_flinks(settings: Settings) -> None:
-    """Refuse a payload of other names and units: Spark's expressions read Flink's own.
+    """Refuse a payload with other names or units than Flink's, which Spark's expressions do not read.
 
     Raises:
-        UsageError: the settings declare one.
+        UsageError: the settings declare such a payload.
     """
     if not contract.of({}, settings.payload).is_flinks:
         raise UsageError(
@@ -40,7 +40,7 @@ def require_flinks(settings: Settings) -> None:
 
 
 def read(spark: SparkSession, settings: Settings) -> DataFrame:
-    """Return the stream of the topic's messages, as Spark's Kafka source gives them."""
+    """Return the stream of the topic's messages, as Spark's Kafka source returns them."""
     return (
         spark.readStream.format("kafka")
         .options(**client.options(settings))
@@ -59,10 +59,10 @@ def bronze(kafka: DataFrame, settings: Settings) -> DataFrame:
         settings: the declared columns.
 
     Returns:
-        ``dt, accountId, amount, alert, transaction_id``, the declared columns, ``date``, where the message is
-        (``_topic, _partition, _offset``), ``_key`` (text) and ``_appended`` (when Kafka's partition got it). A value
-        that does not fit is null; ``_misfits`` names declared columns of which that is so, and the unit that the time
-        is likely in. Without any field is what is no JSON.
+        ``dt, accountId, amount, alert, transaction_id``, the declared columns, ``date``, the position of the message
+        (``_topic, _partition, _offset``), ``_key`` (text) and ``_appended`` (when Kafka appended it). A value that does
+        not fit is null; ``_misfits`` names such declared columns, and the likely unit of the time. All fields of a
+        message that is not JSON are null.
     """
     fields = contract.of(settings.columns).fields
     text = F.col("value").cast("string")
@@ -119,7 +119,7 @@ def _within(text: Column, field: str) -> Column:
 
 
 def _exact(double: Column, text: Column, field: str) -> Column:
-    """Return a double, unless the message has an integer that is another number."""
+    """Return a double, or null if the message has an integer that a double cannot represent."""
     digits = F.regexp_extract(text, rf"{re.escape(json.dumps(field))}\s*:\s*(-?\d+)\s*[,}}]", 1)
     fits = (F.abs(double) < 2.0**63) & (double.try_cast("bigint") == digits.try_cast("bigint"))
     return F.when((F.abs(double) < 2.0**53) | (digits == "") | fits, double)

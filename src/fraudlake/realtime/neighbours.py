@@ -1,7 +1,7 @@
-"""Neighbours: each row of a stream with those of its account before and after it, as Kafka got them.
+"""Neighbours: joins each row of a stream with the rows of its account before and after it, in Kafka's order.
 
-There are two ways, with the same result. :func:`by_aggregate` has no Python in it and needs Spark 4.3. In a Databricks
-workspace an aggregate is not documented to emit a row for each row that it takes; :func:`by_processor` is.
+Two functions have the same result. :func:`by_aggregate` uses no Python and needs Spark 4.3. In a Databricks workspace,
+it is not documented that an aggregate emits a row for each input row; :func:`by_processor` is documented to do so.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ ROW = {
     "amount": "DOUBLE",
     "window_time": "BIGINT",
 }
-"""A row: times in microseconds, its place in the topic, and ``window_time``, which no time in the future moves away.
+"""A row: times in microseconds, its position in the topic, and ``window_time``, the event time capped near the clock.
 
-As structs, rows are sorted by event time, then by place.
+As structs, rows are sorted by event time, then by position.
 """
 _ARRAYS = {name: f"ARRAY<{kind}>" for name, kind in ROW.items()}
 """Rows as columns of arrays."""
 _ORDER = ("appended", "offset", "partition")
 LATENESS = timedelta(microseconds=alerts.GRACE)
-"""How much older than the newest row a row may be: as long as the exact lane keeps flags in the order of arrival."""
+"""How much older than the newest row a row may be: the grace period of the exact lane in the order of arrival."""
 _UNUSED = timedelta(days=1)
-"""Time beyond the span for which :func:`by_processor` keeps rows: longer than any stop of the lane."""
+"""How long after the span :func:`by_processor` keeps rows: longer than the lane is ever stopped."""
 _ALWAYS = -(1 << 62)
-"""Microseconds: before any time."""
+"""A time before any other, in microseconds."""
 
 
 def window_of(span: timedelta) -> tuple[timedelta, timedelta]:
-    """Return how long a window is, and how far apart windows begin.
+    """Return the length of windows, and the interval between their beginnings.
 
-    Each continues for a span after the next one has begun, so two rows at most a span apart share at least one. The
-    longer windows are, the fewer of them a row is in, and the state has.
+    Each window continues for a span after the next one has begun, so two rows at most a span apart share a window. With
+    longer windows, each row is in fewer of them, and the state has fewer.
     """
     apart = max(span, LATENESS)
     return apart + span, apart
@@ -57,22 +57,22 @@ def window_of(span: timedelta) -> tuple[timedelta, timedelta]:
 def by_aggregate(rows: DataFrame, span: timedelta | None, count: int) -> DataFrame:
     """Find neighbours with one built-in aggregate, which keeps an account's last rows.
 
-    In Real-time Mode (Spark 4.3, update mode) it emits a row for each row that it takes, whereas a micro-batch emits
-    one for each key. Rows are in windows, so that the watermark ends them: two rows are given in the last window of the
-    earlier one.
+    In Real-time Mode (Spark 4.3, update mode) it emits a row for each input row, whereas a micro-batch emits one for
+    each key. Rows are in windows, so that the watermark expires them. Two neighbours are returned only once, in the
+    last window of the earlier one.
 
     Args:
         rows: ``account_id, window_time`` with a watermark, and ``row``, a struct of :data:`ROW`.
-        span: the longest time between two neighbours that matter; None: an account's last rows stay, without windows.
-        count: how many rows an account has in a window at most, the last ones.
+        span: the longest relevant time between two neighbours; None: an account's last rows stay, without windows.
+        count: the largest number of an account's rows in a window, which are the last ones.
 
     Returns:
-        ``account_id, before, current, behind``; null if there is no such row, or another window gives it. And
-        ``rows``, those of the window, the latest first, with ``due_from``: of its rows from that ``window_time`` on,
-        the window has what is at most the span before them.
+        ``account_id, before, current, behind``; null if there is no such row, or another window returns it. ``rows``
+        are those of the window, the latest first. For its rows from the ``window_time`` ``due_from`` on, the window
+        contains the whole span before them.
     """
     aggregates = (
-        # The latest first. In SQL: the client of Databricks Connect does not know this form of the function.
+        # The latest first. In SQL, since the client of Databricks Connect lacks this form of the function.
         F.expr(f"max_by(row, struct({', '.join(f'row.{name}' for name in _ORDER)}), {count})").alias("rows"),
         F.last(_order(F.col("row"))).alias("arrived"),
     )
@@ -105,12 +105,12 @@ def by_aggregate(rows: DataFrame, span: timedelta | None, count: int) -> DataFra
 
 
 def by_processor(rows: DataFrame, span: timedelta | None, count: int) -> DataFrame:
-    """Find neighbours with a processor in Python, to which Databricks' real-time mode gives row after row.
+    """Find neighbours with a processor in Python, which Databricks' real-time mode calls row by row.
 
-    Args and returns: as :func:`by_aggregate`. An account's rows of the lateness and two spans before its newest stay in
-    the state until there has been none for a span and a day of processing time.
+    Args and returns: as :func:`by_aggregate`. The state keeps an account's rows back to the lateness and two spans
+    before its newest. It drops them after a span and a day of processing time without a new row.
     """
-    # Columns without structs, which a processor gets and returns differently in versions of Spark.
+    # No structs, since versions of Spark differ in how processors get and return them.
     processed = (
         rows.select("account_id", "row.*")
         .groupBy("account_id")
@@ -133,20 +133,20 @@ def by_processor(rows: DataFrame, span: timedelta | None, count: int) -> DataFra
 
 
 class _LastRows(StatefulProcessor):
-    """Keeps the rows of an account that Kafka got last."""
+    """Keeps an account's last rows in Kafka's order."""
 
     def __init__(self, span: timedelta | None, count: int) -> None:
-        """Keep so many rows, and none that is older than the newest by the lateness and two spans."""
+        """Keep ``count`` rows, and none that is older than the newest by the lateness and two spans."""
         self._count = count
         self._age = None if span is None else (LATENESS + 2 * span) // MICROSECOND
         self._unused = None if span is None else (span + _UNUSED) // timedelta(milliseconds=1)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Find the state."""
+        """Open the state."""
         self._state = handle.getValueState("rows", _schema(_ARRAYS), self._unused)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Return each row with its neighbours, the latest first, and its number among them."""
+        """Yield each row with its account's last rows, the latest first, and its index among them."""
         last = [*zip(*(self._state.get() or ()), strict=True)]
         # A micro-batch has many rows, in no order.
         for row in sorted((tuple(given[name] for name in ROW) for given in rows), key=_order_of):
@@ -161,7 +161,7 @@ class _LastRows(StatefulProcessor):
         return recent[: self._count]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is open."""
 
 
 def _columns(rows: list[tuple[Any, ...]]) -> tuple[list[Any], ...]:

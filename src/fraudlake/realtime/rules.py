@@ -1,4 +1,4 @@
-"""Rules of the fast lane: those that an account's last rows can decide, and why others cannot run here."""
+"""Rules of the fast lane: selects the rules that an account's last rows can decide, and says why others are refused."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.rules.rule_set import Status
 
 _PAIRS_ROWS, _FEW_ROWS, _MOST_ROWS = 8, 64, 256
-"""How many of an account's rows the state has at most: for pairs, for few transactions, and for other windows.
+"""The largest number of an account's rows in the state: for pairs, for few transactions, and for other windows.
 
-With fewer, a row that is read late would find its neighbours gone: of a backlog, partitions are read side by side, each
-at its own pace, so pairs have the most then. Spark writes all of an account's rows again with each, and a place for
-each that may still come.
+With fewer, a row that is read late would miss its neighbours. The partitions of a backlog are read in parallel, each at
+its own pace, so pairs get the most rows then. More rows cost time: with each new row, Spark writes all of an account's
+rows again, and space for all that may still come.
 """
 _NEVER_NULL = ("amount", "account_id", "accountId", "transaction_id", "timestamp", "dt")
 
@@ -35,7 +35,7 @@ class LaneRule(Generic[R]):
     version: int | None
 
     def __str__(self) -> str:
-        """Return name and version, as messages say them."""
+        """Return the name and version for messages."""
         return self.rule.name if self.version is None else f"{self.rule.name} version {self.version}"
 
 
@@ -61,7 +61,7 @@ class LaneRules:
         return max((threshold.rule.last or timedelta(0) for threshold in self.thresholds), default=timedelta(0))
 
     def rows(self, *, is_catching_up: bool) -> int:
-        """Return how many of an account's rows the state has at most in a window: while a backlog is read, or later."""
+        """Return the largest number of an account's rows in a window of the state, while a backlog is read or later."""
         if not self.thresholds:
             return _MOST_ROWS if is_catching_up else _PAIRS_ROWS
         few = (0 < (threshold.rule.transactions or 0) <= _FEW_ROWS // 2 for threshold in self.thresholds)
@@ -73,7 +73,7 @@ def choose(rules: Iterable[tuple[Rule, Status, int | None]], is_without_end: boo
 
     Args:
         rules: each with its status, ``live`` or ``shadow``, and its version.
-        is_without_end: whether an account's last rows stay in the state permanently, and not for a time.
+        is_without_end: whether an account's last rows stay in the state permanently, instead of for a limited time.
 
     Raises:
         UsageError: no rule can run.

@@ -1,4 +1,4 @@
-"""The session of the fast lane: Spark 4.3 with the Kafka source and nothing else, or that of a workspace's compute."""
+"""The session of the fast lane: starts Spark 4.3 with only the Kafka source, or uses a workspace's session."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 _FIRST = (4, 3)
-"""The first Spark that aggregates in Real-time Mode."""
+"""The first version of Spark that supports aggregates in Real-time Mode."""
 _FIRST_RUNTIME = (17, 3)
 """The first Databricks Runtime whose real-time mode calls processors in Python."""
 _RUNTIME, _REAL_TIME_MODE = "DATABRICKS_RUNTIME_VERSION", "spark.databricks.streaming.realTimeMode.enabled"
 _SLOTS = 256
-"""Tasks that run at once. Each is a thread that waits most of the time, so there may be many more than cores."""
+"""Tasks that run in parallel. Each is a thread that mostly waits, so there may be many more tasks than cores."""
 STATE_PARTITIONS = 2
 _STATE = "spark.sql.streaming.stateStore"
 COUNT_ENTRIES = f"{_STATE}.rocksdb.trackTotalNumberOfRows"
-"""Spark's setting: whether it counts the entries of a state with every row."""
+"""Spark's setting that makes it count the entries of a state with every row."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """A Spark session, its number of parallel tasks, its way to find neighbours, and its log."""
+    """A Spark session, its number of parallel tasks, its function to find neighbours, and its log."""
 
     spark: SparkSession
     slots: int
@@ -44,10 +44,10 @@ class Session:
 
 
 def require_spark() -> None:
-    """Check that there is a Spark whose Real-time Mode evaluates the rules.
+    """Check that this Spark's Real-time Mode can evaluate the rules.
 
     Raises:
-        UsageError: there is none.
+        UsageError: it cannot.
     """
     runtime = os.environ.get(_RUNTIME)
     if runtime is not None:
@@ -68,15 +68,15 @@ def require_spark() -> None:
 
 
 def state_partitions(settings: Settings) -> int:
-    """Return the number of partitions of the state, which is fixed for the life of a checkpoint."""
+    """Return the number of partitions of the state, which a checkpoint fixes."""
     return settings.shuffle_partitions or STATE_PARTITIONS
 
 
 @contextmanager
 def started(settings: Settings, log: Path) -> Iterator[Session]:
-    """Start Spark in this process and end it again; in a workspace, use the session of the compute, which stays.
+    """Start Spark in this process and end it afterwards; in a workspace, use the compute's session and leave it open.
 
-    What the JVM prints goes to ``log``.
+    The output of the JVM goes to ``log``.
 
     Raises:
         UsageError: this environment, or this compute, has another Spark.
@@ -125,9 +125,9 @@ def _start(settings: Settings, log: Path) -> SparkSession:
         "spark.sql.shuffle.partitions": str(state_partitions(settings)),
         f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
-        # The default renames files through Hadoop's class FileContext, which starts a `readlink` process for each.
+        # The default renames files through Hadoop's FileContext, which starts a `readlink` process for each.
         "spark.sql.streaming.checkpointFileManagerClass": session.CHECKPOINT_FILES,
-        # How long a row may wait for others on its way to the state; the default of 50 is most of an alert's time.
+        # How long (ms) a row may wait for others before the state; the default of 50 is most of an alert's latency.
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "10",
         # An account's rows are written again with each row. With the defaults of 64 and 8 MB, 5,000 rows a second stop
         # for up to a second every few seconds, while RocksDB merges its files.

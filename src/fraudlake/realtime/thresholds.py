@@ -1,4 +1,4 @@
-"""Thresholds of the fast lane: an account's last rows become what the detector says of aggregates beyond a limit."""
+"""Thresholds of the fast lane: evaluates them on an account's last rows, with the same alerts as the detector."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 def raised(rule: ThresholdRule, account_id: Column, rows: Column, current: Column, due: Column, gap: Column) -> Column:
-    """Return the alerts of a rule after a new row: on itself, and on others whose windows have it.
+    """Return the alerts of a rule after a new row: on the row itself, and on other rows whose windows contain it.
 
-    Those are of the same time, or it has come after them although its own time is earlier. A window of which rows may
-    be missing raises nothing.
+    The others have the same time, or arrived earlier although their time is later. A window with possibly missing rows
+    raises nothing.
 
     Args:
         rule: the rule, over a duration or a number of transactions.
         account_id: the account.
         rows: its rows, :data:`fraudlake.realtime.neighbours.ROW`, in the order of event time.
-        current: the row of them that has come; null if it is not among them.
-        due: those of them that are to be evaluated.
-        gap: the event time, in microseconds, up to which rows may be missing; null if none is.
+        current: the new row among them; null if it is not among them.
+        due: the rows to evaluate.
+        gap: the event time, in microseconds, up to which rows may be missing; null if none is missing.
 
     Returns:
         An array of structs: ``row``, the transaction; and as in the detector's output ``kind``,
@@ -51,7 +51,7 @@ def raised(rule: ThresholdRule, account_id: Column, rows: Column, current: Colum
         latest = F.slice(alert["window"], begin, F.lit(EVIDENCE))
         return F.concat(F.filter(latest, lambda other: other != alert["row"]), F.array(alert["row"]))
 
-    # An array of one stage is the next one's only input, so that nothing is computed twice.
+    # Each stage's array is the only input of the next stage, so that nothing is computed twice.
     windows = F.transform(due, lambda row: F.struct(row.alias("row"), window(row).alias("window")))
     touched = F.filter(windows, lambda alert: F.array_contains(alert["window"], current) & is_whole(alert))
     totals = F.transform(touched, lambda alert: alert.withField("total", _total(rule, alert["window"])))
@@ -87,7 +87,7 @@ def _total(rule: ThresholdRule, window: Column) -> Column:
 
 
 def _sum(amounts: Column) -> Column:
-    """Add amounts, and what each addition loses (Knuth's TwoSum): right to a double, as in the exact lane."""
+    """Add amounts with the rounding error of each addition (Knuth's TwoSum), as exact as the exact lane."""
 
     def add(so_far: Column, amount: Column) -> Column:
         total = so_far["total"]
@@ -106,7 +106,7 @@ def _counted(row: Column) -> Column:
 
 
 def _values(rule: ThresholdRule, alert: Column) -> tuple[tuple[str, Column], ...]:
-    # As Python writes a number, without an exponent; one of more than 18 digits has it.
+    # As Python writes a number, without an exponent; numbers of more than 18 digits have one.
     digits = F.regexp_replace(alert["total"].try_cast("decimal(38,20)").cast("string"), r"\.?0+$", "")
     total = F.coalesce(digits, alert["total"].cast("string"))
     return (rule.aggregate, total), ("transactions", F.size(alert["window"]).cast("string"))
@@ -121,7 +121,7 @@ def _story(rule: ThresholdRule, alert: Column) -> Column:
     """Describe an alert like :func:`fraudlake.detection.evidence.story`, without the account."""
 
     def part(row: Column) -> Column:
-        # Half a cent is rounded as in Python; `format_string` has other rules.
+        # Half a cent is rounded as in Python; `format_string` rounds differently.
         amount = F.call_function("format_number", row["amount"], F.lit("0.00"))
         at = F.date_format(F.timestamp_micros(row["time"]), "yyyy-MM-dd HH:mm:ss")
         return F.concat(F.lit("counted "), amount, F.lit(" at "), at)

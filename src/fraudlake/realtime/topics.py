@@ -1,4 +1,4 @@
-"""Topics of the fast lane: checks before it starts, with the client and the options of Spark's source."""
+"""Topics of the fast lane: checks them before it starts, with the client and the options of Spark's source."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SAMPLE = 200
 
 
 def require(spark: SparkSession, settings: Settings, slots: int, state_partitions: int) -> dict[int, int]:
-    """Check that both topics exist, that there are task slots for all partitions, and the messages' key.
+    """Check that both topics exist, that all partitions have task slots, and that messages are keyed by account.
 
     Returns:
         The offset of the next message of each partition of the topic of transactions.
 
     Raises:
-        UsageError: a topic is not there, or cannot be evaluated.
+        UsageError: a topic does not exist, or cannot be evaluated.
         FraudlakeError: the brokers cannot be reached, or refuse the credentials.
     """
     ends = _end_offsets(spark, settings, settings.topic, "--topic")
@@ -50,7 +50,7 @@ def _end_offsets(spark: SparkSession, settings: Settings, topic: str, flag: str)
 
 
 def _require_account_key(spark: SparkSession, settings: Settings) -> None:
-    """Refuse messages of which most have another key: accounts' rows would come in no order."""
+    """Refuse a topic if most of its messages have another key: an account's rows would arrive in no order."""
     messages = (
         spark.read.format("kafka")
         .options(**client.options(settings))

@@ -1,1 +1,1 @@
-"""Rules as data: row patterns and thresholds over an account's transactions, in event time."""
+"""Rules as data: declares row patterns and thresholds over an account's transactions, in event time."""

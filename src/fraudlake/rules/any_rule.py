@@ -1,4 +1,4 @@
-"""Any rule: what rules of all kinds have."""
+"""Any rule: the base class of rules of all kinds."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ if TYPE_CHECKING:
     from fraudlake.rules.compiled_rule import CompiledRule
 
 Source = Literal["transactions", "predictions"]
-"""What a rule looks at: ``silver_transactions`` or ``gold_fraud_predictions``."""
+"""The input of a rule: ``silver_transactions`` or ``gold_fraud_predictions``."""
 
 
 class AnyRule(BaseModel, ABC):
-    """A rule: its kind, its name, what it looks at, and its parameters, which the kind adds."""
+    """A rule: its kind, its name, its input, and the parameters that each kind adds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     looks_at: ClassVar[Source] = "transactions"
-    """Rules of transactions are evaluated by ``detect``, those of predictions by ``score``."""
+    """``detect`` evaluates rules on transactions, and ``score`` evaluates rules on predictions."""
 
     kind: str
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     by: str = ACCOUNT
-    """The entity whose transactions it looks at."""
+    """The entity by which the rule groups transactions."""
 
     @abstractmethod
     def compile(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> CompiledRule:
-        """Compile the rule for the columns, which are given by the names that a rule may use, and for the entities.
+        """Compile the rule for the entities and the columns, which are mapped by their names in rules.
 
         Raises:
-            UsageError: the rule does not suit the columns, or its entity is not declared.
+            UsageError: the rule does not fit the columns, or its entity is not declared.
         """
 
     def check(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> None:
         """Check that the rule can be evaluated.
 
         Raises:
-            UsageError: the rule does not suit the columns, or its entity is not declared.
+            UsageError: the rule does not fit the columns, or its entity is not declared.
         """
         self.compile(columns, entities)
 
@@ -71,7 +71,7 @@ class AnyRule(BaseModel, ABC):
 
     @model_serializer(mode="wrap")
     def _without_default(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave ``by`` out if it is the account: states and tables identify a rule by its JSON."""
+        """Omit ``by`` if it is the account, since states and tables identify a rule by its JSON."""
         written: dict[str, Any] = fields(self)
         if self.by == ACCOUNT:
             written.pop("by", None)

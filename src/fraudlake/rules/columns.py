@@ -1,4 +1,4 @@
-"""Columns that the query of a pattern may name, by silver's names and those of the payload."""
+"""Columns: maps the names that a pattern's query may use, those of silver and of the payload, to columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from fraudlake.match_recognize import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, Column
 
 TABLES = ("transactions", "silver_transactions")
-"""The names that a query may give the transactions."""
+"""The names of the transactions that a query may use."""
 TIME = "timestamp"
 """The column of the event time, by which rows are ordered."""
 _COLUMNS = {
@@ -20,12 +20,12 @@ _COLUMNS = {
     "amount": ("amount", DOUBLE),
     "label": ("alert", BOOLEAN),
 }
-"""Silver's columns: the name in the payload, and the type."""
+"""Silver's columns, each with its name in the payload and its type."""
 _TYPES = {"string": STRING, "bigint": BIGINT, "double": DOUBLE, "boolean": BOOLEAN, "timestamp": TIMESTAMP}
 
 
 def query_columns(declared: Mapping[str, Any]) -> dict[str, Column]:
-    """Return the columns by the names that a query may give them.
+    """Return the columns by the names that a query may use.
 
     Args:
         declared: the setting ``columns``.
@@ -39,5 +39,5 @@ def query_columns(declared: Mapping[str, Any]) -> dict[str, Column]:
 
 
 def arrival(rows: pa.Table) -> list[str]:
-    """Return the columns, of those that the rows have, by which transactions of the same time are ordered."""
+    """Return the columns of the rows by which transactions of the same time are ordered."""
     return [name for name in ("source", "position") if name in rows.schema.names]

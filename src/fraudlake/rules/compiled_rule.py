@@ -1,4 +1,4 @@
-"""Compiled rules: a rule that fits the columns evaluates rows, all at once or part by part."""
+"""Compiled rules: the interface for evaluating a rule on rows, all at once or part by part."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 MOST_ROWS = 100
-"""Rows of a match that its alert names: one half are the first ones, the other half the last ones."""
+"""The largest number of rows in the alert of a match: one half is the first rows, the other half the last rows."""
 EVIDENCE_ROWS = "evidence_rows"
-"""The measure of an alert that has the number of all rows, if some are left out; no rule may have one of this name."""
+"""The measure with the number of all rows of an alert, if some are left out; the name is reserved."""
 
 
 class Alert(NamedTuple):
     """An alert: the rows that raised it, in order, and its measures.
 
-    ``rows`` are numbers of rows of the table that was evaluated, ``roles`` their names; the last one completed
-    the alert. ``measures`` are ready for JSON. ``left_out`` is the number of rows that are left out in the middle.
+    ``rows`` are row numbers of the evaluated table, and ``roles`` are their names; the last row completed the alert.
+    ``measures`` are JSON values. ``left_out`` is the number of rows that are left out in the middle.
     """
 
     rows: Sequence[int]
@@ -38,7 +38,7 @@ class Alert(NamedTuple):
 
 
 def shown(low: int, high: int, most: int = MOST_ROWS) -> tuple[range, range]:
-    """Return the numbers from ``low`` up to ``high`` that evidence has: the first ones and the last ones."""
+    """Return the numbers from ``low`` up to ``high`` that evidence includes: the first and the last ones."""
     if high - low <= most:
         return range(low, high), range(high, high)
     return range(low, low + most // 2), range(high - (most - most // 2), high)
@@ -49,42 +49,42 @@ class Evaluation(NamedTuple):
 
     alerts: list[Alert]
     needed: NDArray[np.int64]
-    """Numbers of the rows that a later alert may have or count, in the order in which they were processed."""
+    """Numbers of the rows that a later alert may include or count, in the order in which they were processed."""
     state: Any = ()
     """Further state for the next part: a JSON value that only the rule understands."""
 
 
 class CompiledRule(Protocol):
-    """A rule that fits the columns: it can evaluate rows."""
+    """A rule that was compiled for the columns and can evaluate rows."""
 
     @property
     def partition_by(self) -> Sequence[str]:
-        """The columns of silver whose values the rows of an alert share; others are evaluated apart."""
+        """The columns of silver by which rows are partitioned; the rows of an alert are of one partition."""
 
     @property
     def columns(self) -> Sequence[str]:
-        """The columns of silver that it reads."""
+        """The columns of silver that the rule reads."""
 
     @property
     def look_back(self) -> timedelta | None:
-        """Longest look-back in event time from a transaction to those that its alert depends on; None: unbounded."""
+        """The longest look-back in event time to the transactions on which an alert depends; None: unbounded."""
 
     def evaluate(self, rows: pa.Table, seen: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
-        """Evaluate rows, which hold whole partitions: at once, or in parts that follow each other.
+        """Evaluate rows of whole partitions, all at once or in consecutive parts.
 
         Args:
-            rows: :attr:`columns`, ``source`` and ``position``; of a part first the rows that the part before needed,
-                as in the state, then new ones in any order.
-            seen: the number of the former.
-            state: the ``state`` that the part before gave.
+            rows: :attr:`columns`, ``source`` and ``position``. A part begins with the rows that the previous part still
+                needs, in the order of the state, followed by new rows in any order.
+            seen: the number of rows from the previous part.
+            state: the ``state`` that the previous part returned.
             now: no row that follows has an earlier time, microseconds; None: no row follows.
         """
 
     def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> tuple[pa.Table, Any]:
-        """Return the needed rows and the state without accounts.
+        """Return the needed rows and the state without the given accounts.
 
         Args:
-            state: what :meth:`evaluate` gave.
-            needed: the rows that it gave with it: its columns, ``account_id``, ``source`` and ``position``.
+            state: the state that :meth:`evaluate` returned.
+            needed: the needed rows that it returned: its columns, ``account_id``, ``source`` and ``position``.
             accounts: the accounts to forget.
         """

@@ -1,4 +1,4 @@
-"""Rule files: the ``[[rules]]`` of a TOML file become rules with the status that each should have."""
+"""Rule files: reads rules, each with the status that it should have, from the ``[[rules]]`` of a TOML file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fraudlake.rules.rule_set import EVALUATED, Status
 
 
 def read(file: Path) -> list[tuple[Rule, Status]]:
-    """Read rules in the form that they have in the settings; ``status`` is live (the default) or shadow.
+    """Read rules in the form of the settings; ``status`` is live (the default) or shadow.
 
     Raises:
-        UsageError: the file cannot be read, or a rule is not valid, or two have one name.
+        UsageError: the file cannot be read, a rule is not valid, or two rules have the same name.
     """
     rules = [_rule(file, number, entry) for number, entry in enumerate(toml_file.entries(file, "rules"))]
     names = [rule.name for rule, _ in rules]

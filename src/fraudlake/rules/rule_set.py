@@ -1,4 +1,4 @@
-"""Rule sets: the rules of a lake with their versions and statuses, after some change."""
+"""Rule sets: represents the rules of a lake, with their versions and statuses, after a change."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class RuleVersion:
 
     @property
     def is_shadow(self) -> bool:
-        """Whether its alerts stay out of ``silver_alerts``."""
+        """Whether it is a shadow, whose alerts stay out of ``silver_alerts``."""
         return self.status == "shadow"
 
     def __str__(self) -> str:
-        """Return name and version, as messages say them."""
+        """Return the name and version for messages."""
         return f"{self.rule.name} version {self.version}"
 
 
 @dataclass(frozen=True)
 class RuleSet:
-    """All versions of all rules after a change; the versions of a rule follow each other."""
+    """All versions of all rules after a change; the versions of a rule are consecutive."""
 
     versions: tuple[RuleVersion, ...]
     change: int = field(default=1, compare=False)
@@ -48,11 +48,11 @@ class RuleSet:
 
     @classmethod
     def of(cls, rules: Iterable[Rule]) -> RuleSet:
-        """Return a set in which rules are live, each in its first version."""
+        """Return a set of live rules, each in its first version."""
         return cls(tuple(RuleVersion(rule, 1, "live") for rule in rules))
 
     def of_source(self, source: Source) -> RuleSet:
-        """Return the set with those rules only that look at transactions, or at predictions."""
+        """Return the set with only the rules on transactions, or only those on predictions."""
         return replace(self, versions=tuple(version for version in self.versions if version.rule.looks_at == source))
 
     @property
@@ -82,7 +82,7 @@ class RuleSet:
         return versions
 
     def version_of(self, name: str, number: int | None = None) -> RuleVersion:
-        """Return a version of a rule: the newest, or that of a number.
+        """Return a version of a rule, by default the newest.
 
         Raises:
             UsageError: there is no such rule, or no such version of it.
@@ -95,6 +95,6 @@ class RuleSet:
         return versions[number - 1]
 
     def added_since(self, before: RuleSet) -> tuple[RuleVersion, ...]:
-        """Return the evaluated versions whose rules an earlier set did not evaluate."""
+        """Return the evaluated versions whose definition an earlier set did not evaluate."""
         known = [version.rule for version in before.evaluated]
         return tuple(version for version in self.evaluated if version.rule not in known)

@@ -1,4 +1,4 @@
-"""Windows: each row's last rows of its partition, by time or by number, and aggregates over them as arrays."""
+"""Windows: finds each row's window in its partition, by time or by number of rows, and aggregates windows as arrays."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from numpy.typing import NDArray
 from fraudlake.arrays import Vector
 
 _DIGIT, _DIGITS = 2.0**30, 5
-"""A value is cut into so many whole numbers of 30 bits: from 2**60 down to 2**-90."""
+"""A value is split into five integers of 30 bits, from 2**60 down to 2**-90."""
 _LEAST, _MOST = 2.0**-90, 2.0**60
 
 
 class Spans(NamedTuple):
-    """Of each row, its window's first row and the row after its last."""
+    """For each row, the first row of its window and the row after its last."""
 
     low: NDArray[np.int64]
     high: NDArray[np.int64]
 
 
 def of_rows(starts: NDArray[np.int64], count: int) -> Spans:
-    """Return windows of a row and those before it in its partition, ``count`` in all."""
+    """Return windows of each row and the rows before it in its partition, ``count`` in all."""
     rows = np.arange(starts[-1])
     first = np.repeat(starts[:-1], np.diff(starts))
     return Spans(np.maximum(rows - count + 1, first), rows + 1)
 
 
 def of_duration(times: NDArray[np.int64], starts: NDArray[np.int64], duration: int) -> Spans:
-    """Return windows of all rows of a partition that are not after a row, nor before it by more than ``duration``.
+    """Return windows of a partition's rows that are not later than a row, and at most ``duration`` earlier.
 
     Rows of the same time are in each other's windows, as in Flink's RANGE.
     """
     count = len(times)
     partition = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    # Beginnings are sorted among the rows: the rows before one are before its window.
+    # The beginnings of windows are sorted among the rows: rows sorted before a beginning are before its window.
     asked = np.concatenate([times - duration, times])
     is_row = np.repeat([False, True], count)
     order = np.lexsort((is_row, asked, np.tile(partition, 2)))
@@ -54,9 +54,9 @@ def of_duration(times: NDArray[np.int64], starts: NDArray[np.int64], duration: i
 
 
 def aggregate(function: str, column: Vector, spans: Spans) -> NDArray[np.float64]:
-    """Return an aggregate of each window: of the values that are not NULL; NaN if there are none.
+    """Aggregate the values of each window that are not NULL; without such values the result is NaN.
 
-    ``count`` and ``distinct`` are 0 then.
+    ``count`` and ``distinct`` are then 0.
     """
     valid = np.ones(len(column.values), bool) if column.null is None else ~column.null
     counts = _difference(np.cumsum(valid), spans)
@@ -75,10 +75,10 @@ def aggregate(function: str, column: Vector, spans: Spans) -> NDArray[np.float64
 
 
 def _sums(values: NDArray[np.float64], spans: Spans) -> NDArray[np.float64]:
-    """Return the sum of each window, right to a double whatever other rows there are.
+    """Return the sum of each window, exact to a double whatever other rows there are.
 
-    A sum of all rows so far, from which windows are taken, would lose digits as it grows. So each value is cut into
-    whole numbers of some bits, whose sums are exact, and those of a window are added up with what each addition loses.
+    Differences of a running sum of all rows would lose digits as the sum grows. So each value is split into integers of
+    few bits, whose running sums are exact. The parts of a window are added with the error of each addition.
     """
     size = np.abs(values)
     is_usual = (values == 0) | ((size > _LEAST) & (size < _MOST))
@@ -113,7 +113,7 @@ def _difference(running: NDArray[Any], spans: Spans) -> NDArray[Any]:
 def extreme(
     values: NDArray[np.float64], spans: Spans, better: Callable[..., NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    """Return the extreme of each window, which two runs of a power of two of rows cover."""
+    """Return the extreme of each window, from two runs of 2**n rows that cover it."""
     length = spans.high - spans.low
     level = np.frexp(length)[1] - 1
     result, runs = np.empty(len(length)), values
@@ -126,7 +126,7 @@ def extreme(
 
 
 def _distinct(values: NDArray[Any], valid: NDArray[np.bool_], spans: Spans) -> NDArray[np.float64]:
-    """Count the different values of windows, which begin and end ever later."""
+    """Count the distinct values of windows, whose beginnings and ends increase."""
     codes = np.unique(values, return_inverse=True)[1].tolist()
     known, inside = valid.tolist(), Counter[int]()
     result, begin, end = [], 0, 0

@@ -1,6 +1,7 @@
-"""Settings: flags, environment, ``fraudlake.toml`` and defaults become one typed, validated object.
+"""Settings: one typed, validated object from flags, the environment, ``fraudlake.toml`` and defaults.
 
-A module a group, composed in :mod:`fraudlake.settings.settings`, read by :mod:`fraudlake.settings.loading`.
+Each group of settings has a module; :mod:`fraudlake.settings.settings` composes the groups, and
+:mod:`fraudlake.settings.loading` reads the values.
 """
 
 from fraudlake.settings.loading import load

@@ -1,4 +1,4 @@
-"""Columns: further fields of the payload, which bronze and silver have columns for."""
+"""Columns: declares further fields of the payload that get columns in bronze and silver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fraudlake import tables
 from fraudlake.values import from_json
 
 _OWN_FIELDS = (*tables.PAYLOAD, "ts")
-"""The fields that bronze has columns for; ``ts`` is another name of ``dt``."""
+"""The fields that already have columns in bronze; ``ts`` is another name of ``dt``."""
 
 _FIELDS_OF = {
     "account_id": "accountId",
@@ -24,11 +24,11 @@ _FIELDS_OF = {
     "alert": "alert",
     "transaction_id": "transaction_id",
 }
-"""The fields of the payload that fill columns of the lake's own, by these columns."""
+"""The fields of the payload that fill the built-in columns, by column."""
 
 
 class DeclaredColumn(BaseModel):
-    """A further field of the payload, which bronze and silver have a column for."""
+    """A further field of the payload, which gets a column in bronze and silver."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

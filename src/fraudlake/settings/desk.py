@@ -15,7 +15,7 @@ from fraudlake.durations import Duration
 
 
 def _origin(text: str) -> str:
-    """Check an address without a path, and write it as a browser names an origin."""
+    """Check an address without a path, and normalize it to the form of a browser's origin."""
     try:
         parts = urlsplit(text)
         host, port = (parts.hostname or "").encode("idna").decode(), parts.port

@@ -36,7 +36,7 @@ class Detection(BaseModel):
 
     @property
     def active_rules(self) -> tuple[SmallThenLargeRule, ...]:
-        """The small-then-large rules: those of ``rules``, or the one that the three single settings make."""
+        """The small-then-large rules: those of ``rules``, or the one that the three separate settings define."""
         return tuple(rule for rule in self.rules if isinstance(rule, SmallThenLargeRule)) or (
             SmallThenLargeRule(
                 name="small_then_large",
@@ -48,7 +48,7 @@ class Detection(BaseModel):
 
     @property
     def known_rules(self) -> tuple[Rule, ...]:
-        """The rules of all kinds, by whose names commands know them."""
+        """The rules of all kinds, whose names commands accept."""
         others = (rule for rule in self.rules if not isinstance(rule, SmallThenLargeRule))
         return (*self.active_rules, *others)
 

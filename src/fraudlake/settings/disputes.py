@@ -1,4 +1,4 @@
-"""Disputes: how files of verdicts are written, how their payments are found, and the folder in which they land."""
+"""Disputes: the format of verdict files, how to find the payments in them, and the folder in which they land."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from fraudlake.values import from_json
 IDS = ("transaction_id", "alert_id", "case_id")
 """The fields with an id of the lake."""
 REFERENCE = "reference"
-"""The field with the payment's own reference, which a declared column has, too."""
+"""The field with the payment's own reference, which is also in a declared column."""
 PAYMENT = ("account_id", "amount", "timestamp")
-"""The fields that find a payment of which no id is known."""
+"""The fields that identify a payment without an id."""
 NAMES = (*IDS, REFERENCE, *PAYMENT, "verdict", "analyst", "reason", "decided_at")
 """The fields that a file may have."""
 
 
 def _fields(value: object) -> object:
-    """Read the file's fields by their names here, as a table or as ``NAME=FIELD, …``."""
+    """Read a mapping of :data:`NAMES` to the file's fields, as a table or as ``NAME=FIELD, …``."""
     if isinstance(value, Mapping):
         pairs = [(str(name), True, source) for name, source in value.items()]
     else:
@@ -38,22 +38,22 @@ def _fields(value: object) -> object:
 
 
 class Format(BaseModel):
-    """How a file of verdicts is to be read, if it does not say so itself, and how its payments are found."""
+    """How to read a file of verdicts, as far as the file does not say so itself, and how to find its payments."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     map: Annotated[dict[str, str], BeforeValidator(_fields)] = Field(default={})
-    """The file's fields by :data:`NAMES`; others have these names themselves."""
+    """The file's fields by :data:`NAMES`; fields that are not mapped have these names themselves."""
     verdict: Literal["fraud", "genuine"] | None = None
     """The verdict of all rows."""
     reference: str | None = None
-    """The declared column that has the payments' own references."""
+    """The declared column with the payments' own references."""
     tolerance: Duration = Field(default=timedelta(0), ge=timedelta(0))
-    """How far ``timestamp`` may be from the time of the payment that it finds."""
+    """The largest difference between ``timestamp`` and the time of the payment that it identifies."""
     encoding: str | None = None
-    """That of a CSV file; by default UTF-8, or UTF-16 if the file begins with its mark."""
+    """The encoding of a CSV file; by default UTF-8, or UTF-16 if the file begins with its byte order mark."""
     date_pattern: str | None = None
-    """The pattern of ``decided_at``, as ``strptime`` has it; by default ISO 8601. Times without a zone are UTC."""
+    """The pattern of ``decided_at`` for ``strptime``; by default ISO 8601. Times without a zone are UTC."""
     timestamp_pattern: str | None = None
     """The pattern of ``timestamp``; by default that of ``decided_at``."""
 
@@ -66,7 +66,7 @@ class DisputeFolder(Format):
 
 
 def _folder(value: object) -> object:
-    """Read a folder with its format as a table or as JSON; an empty text is none."""
+    """Read a folder with its format, as a table or as JSON; an empty text means no folder."""
     return from_json(value, '{"folder": "disputes"}') if value else None
 
 

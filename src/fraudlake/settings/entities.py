@@ -1,4 +1,4 @@
-"""Entities: what rows may be keyed by besides the account, such as a terminal, a device or a pair of columns."""
+"""Entities: keys for rows in addition to the account, such as a terminal, a device or a pair of columns."""
 
 from __future__ import annotations
 

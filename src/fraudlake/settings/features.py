@@ -1,4 +1,4 @@
-"""Features: what a model may see of a transaction in addition to the lake's own features, as declarations."""
+"""Features: declares the model inputs of a lake in addition to the built-in features."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class DeclaredFeature(Feature):
 
     @property
     def is_of_labels(self) -> bool:
-        """Whether it sees labels."""
+        """Whether it depends on labels."""
         return self.aggregate in _FRAUD
 
 
@@ -131,7 +131,7 @@ def read(file: Path) -> tuple[DeclaredFeature, ...]:
 
 
 def typed(features: Collection[DeclaredFeature], columns: Mapping[str, Any]) -> list[tuple[DeclaredFeature, str]]:
-    """Return features with the types of their columns in SQL, for the setting ``columns``."""
+    """Return features with the SQL types of their columns, for the setting ``columns``."""
     return [(feature, column_type(feature, columns)) for feature in features]
 
 
@@ -150,8 +150,8 @@ def require_declared(
         label_delay: the setting ``label_delay``.
 
     Raises:
-        UsageError: an entity or a column is not declared, or has another type; a condition is not valid; or no label
-            is known within the window.
+        UsageError: an entity or a column is not declared, or the column has another type; a condition is not valid; or
+            no label is known within the window.
     """
     from fraudlake.rules.columns import query_columns
 
@@ -187,7 +187,7 @@ def require_declared(
 
 
 def column_type(feature: DeclaredFeature, columns: Mapping[str, Any]) -> str:
-    """Return the type, in SQL, of a feature's column: STRING for values of a text, otherwise DOUBLE."""
+    """Return the SQL type of a feature's column: STRING for the values of a text column, otherwise DOUBLE."""
     from fraudlake.rules.columns import query_columns
 
     is_text = feature.aggregate == "value" and query_columns(columns)[str(feature.column)].type.name == "STRING"
@@ -202,7 +202,7 @@ def require_kept(features: Collection[DeclaredFeature], row_retention: Mapping[s
         row_retention: the setting.
 
     Raises:
-        UsageError: one does.
+        UsageError: a feature looks back further.
     """
     limit = row_retention.get(tables.SILVER_TRANSACTIONS.name)
     for feature in features:

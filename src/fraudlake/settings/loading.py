@@ -1,4 +1,4 @@
-"""Loading: flags, environment, ``fraudlake.toml`` and defaults become settings, or one line about an error."""
+"""Loading: reads settings from flags, the environment, ``fraudlake.toml`` and defaults, or reports a one-line error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULT_FILE = Path("fraudlake.toml")
 
 
 def load(file: Path | None = None, **flags: Any) -> Settings:
-    """Make the settings from flags (those that are not None), environment, file and defaults, in this order.
+    """Load the settings from flags (unless None), the environment, the file and defaults, in this order of precedence.
 
     Raises:
         UsageError: a value is out of range, a name is unknown, or the file cannot be read.
@@ -40,7 +40,7 @@ def load(file: Path | None = None, **flags: Any) -> Settings:
     class FromFile(Settings):
         model_config = SettingsConfigDict(toml_file=path)
 
-    # A variable of a bundle that has no value is an empty flag.
+    # A bundle passes a variable without a value as an empty flag.
     given = {
         name: value for name, value in flags.items() if value is not None and not (name in DEFINITION and value == "")
     }
@@ -84,7 +84,7 @@ def _origin(name: str, flags: set[str], file: Path | None) -> str:
 
 
 def _alike(location: list[str], refusals: list[ErrorDetails]) -> str:
-    """Return a question for the name that was likely meant: that of a setting, or of a value that is missing nearby."""
+    """Return a question that suggests the likely name: that of a setting, or of a value that is missing nearby."""
     missing = [str(one["loc"][-1]) for one in refusals if one["type"] == "missing"]
     known = missing if len(location) > 1 else [_public_name(name) for name in Settings.model_fields]
     alike = get_close_matches(location[-1], known, n=1)

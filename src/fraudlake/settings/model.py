@@ -1,4 +1,4 @@
-"""Model: settings for training, promotion and monitoring."""
+"""Model: the settings for training, promotion and monitoring."""
 
 from __future__ import annotations
 
@@ -91,10 +91,10 @@ class Model(BaseModel):
 
     @property
     def flink_delay(self) -> timedelta:
-        """How long after its transaction Flink's label is known; 0 if it does not count."""
+        """How long after its transaction Flink's label is known; 0 if that label is not used."""
         return timedelta(0) if self.are_chargebacks else self.label_delay
 
     @property
     def known_after(self) -> timedelta:
-        """How long after its transaction a label that is no verdict is known."""
+        """How long after its transaction a label other than a verdict is known."""
         return self.genuine_after if self.are_chargebacks else self.label_delay

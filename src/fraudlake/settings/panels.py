@@ -1,4 +1,4 @@
-"""Panels: what the desk shows of a customer, a merchant or another key, from a table of the lake or a query."""
+"""Panels: tables and queries from which the desk shows data about a customer, a merchant or another key."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fraudlake.values import from_json
 _COLUMN = r"^[A-Za-z_]\w*$"
 _TABLE = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*){0,2}$"
 _PART = re.compile(r"""'(?:[^'\\]|'')*'|"[^"\\]*"|`[^`\\]*`|(?<![:\w]):key\b|--|/\*|[;\\'"`()]""")
-"""What matters in a query: quoted texts and names, the key, and what could end the query.
+"""The relevant parts of a query: quoted texts and names, the key, and anything that could end the query.
 
-To Spark a backslash in a text escapes the next letter, to DataFusion it does not.
+In Spark a backslash in a text escapes the next character; in DataFusion it does not.
 """
 _FORBIDDEN = {
     ";": "semicolon",
@@ -28,17 +28,17 @@ _FORBIDDEN = {
 
 
 class Panel(BaseModel):
-    """What is known of an account, or of another entity's key."""
+    """Data about an account, or about another entity's key."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     title: str = Field(min_length=1, max_length=60)
     entity: str = ACCOUNT
-    """The entity that it is about, whose key has one column."""
+    """The entity of the panel, whose key must have one column."""
     table: str | None = Field(None, pattern=_TABLE)
     """A table, instead of a query."""
     key: str | None = Field(None, pattern=_COLUMN)
-    """The column of the table that has the key."""
+    """The column of the table with the key."""
     columns: tuple[Annotated[str, Field(pattern=_COLUMN)], ...] = ()
     """The columns of the table that are shown; all by default."""
     query: str | None = None
@@ -60,24 +60,24 @@ class Panel(BaseModel):
         """Return the query for a key.
 
         Args:
-            key: the key's value, as text of SQL.
+            key: the key's value, as an SQL literal.
             most: the largest number of rows.
         """
         if self.query is None:
             columns = ", ".join(self.columns) or "*"
             return f"SELECT {columns} FROM {self.table} WHERE {self.key} = {key} LIMIT {most}"  # noqa: S608 (names by their patterns)
         bound = _PART.sub(lambda match: key if match[0] == ":key" else match[0], self.query)
-        # What is not a query cannot be in brackets.
+        # Only a query is valid in parentheses.
         return f"SELECT * FROM ({bound}) panel LIMIT {most}"  # noqa: S608 (_check has refused others)
 
     @property
     def words(self) -> frozenset[str]:
-        """What may be the name of a table."""
+        """The words that may be names of tables."""
         return frozenset([self.table] if self.table else re.findall(r"\w+", self.query or ""))
 
 
 def _check(title: str, query: str) -> None:
-    """Refuse what is not one SELECT with the key in it, whatever the key is."""
+    """Refuse a text that is not a single SELECT with the key in it; no value of the key may change that."""
     parts = [match[0] for match in _PART.finditer(query)]
     if not re.match(r"\s*SELECT\b", query, re.IGNORECASE):
         raise ValueError(f"panel '{title}': a query begins with SELECT")

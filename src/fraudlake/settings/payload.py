@@ -1,4 +1,4 @@
-"""Payload: the fields that ``accountId``, ``dt``, ``amount`` and ``alert`` come from, and their units."""
+"""Payload: maps fields of the payload, and their units, to ``accountId``, ``dt``, ``amount`` and ``alert``."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from fraudlake.settings import time_pattern
 from fraudlake.values import from_json
 
 NAMES = ("accountId", "dt", "amount", "alert")
-"""The fields of the landing contract that another field can fill."""
+"""The fields of the landing contract that can be mapped to another field."""
 _UNITS: dict[str, tuple[str, ...]] = {"amount": ("minor",), "dt": ("seconds", "milliseconds", "microseconds")}
 
 
 class PayloadField(BaseModel):
-    """The field of the payload that one of the contract's comes from, and what its values are.
+    """The field of the payload that fills a field of the contract, and the form of its values.
 
-    ``unit`` says what a number is. ``pattern`` and ``zone`` say what a text is.
+    ``unit`` applies to numbers, ``pattern`` and ``zone`` to texts.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -37,11 +37,11 @@ class PayloadField(BaseModel):
     field: str = Field(alias="from", min_length=1)
     """The field's name; ``card.number`` is ``number`` in the object ``card``, unless a field has this very name."""
     unit: Literal["minor", "seconds", "milliseconds", "microseconds"] | None = None
-    """Of ``amount``: ``minor``, hundredths. Of ``dt``: the unit of a number since 1970."""
+    """For ``amount``: ``minor``, hundredths. For ``dt``: the unit of a number since 1970."""
     pattern: str | None = None
-    """Of ``dt``: the form of texts, such as ``dd.MM.yyyy HH:mm:ss``; without it they are in ISO-8601."""
+    """For ``dt``: the form of texts, such as ``dd.MM.yyyy HH:mm:ss``; by default ISO-8601."""
     zone: str | None = None
-    """Of ``dt``: the time zone of texts without one of their own; by default UTC."""
+    """For ``dt``: the time zone of texts that do not contain one; by default UTC."""
 
     @field_validator("field")
     @classmethod
@@ -67,17 +67,17 @@ class PayloadField(BaseModel):
 
     @model_serializer(mode="wrap")
     def _given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what is not given: TOML has no null."""
+        """Omit fields that are not set, since TOML has no null."""
         return {name: value for name, value in write(self).items() if value is not None}
 
     @property
     def as_iso(self) -> tuple[str, str] | None:
-        """The regular expression of ``pattern``, and the replacement that makes ISO-8601 of its texts."""
+        """The regular expression of ``pattern``, and the replacement that converts its texts to ISO-8601."""
         return None if self.pattern is None else time_pattern.as_regex(self.pattern)
 
     @property
     def words(self) -> str:
-        """The field, with its unit or form, in words."""
+        """A description of the field with its unit or form."""
         parts = [f"'{self.field}'"]
         parts += [f"in {'hundredths' if self.unit == 'minor' else self.unit}"] if self.unit else []
         parts += [f"as '{self.pattern}'"] if self.pattern else []
@@ -120,7 +120,7 @@ DeclaredPayload = Annotated[dict[str, PayloadField], NoDecode, BeforeValidator(_
 
 
 def complete(payload: Mapping[str, PayloadField]) -> dict[str, PayloadField]:
-    """Return the field of every one of :data:`NAMES`, by default that of its own name."""
+    """Return the field for each of :data:`NAMES`, by default the field of the same name."""
     return {name: payload.get(name) or PayloadField.model_validate({"from": name}) for name in NAMES}
 
 

@@ -1,4 +1,4 @@
-"""Place: the folder of a lake or its schema in a workspace, and the places of its files."""
+"""Place: the folder of a lake, or its schema in a workspace, and the paths of its files."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Place(BaseModel):
 
     @property
     def attachments_path(self) -> Path:
-        """Folder of the files that analysts attach, under their hashes."""
+        """Folder of the files that analysts attach, named by their hashes."""
         return Path(self._volume("attachments")) if self.is_in_workspace else self.lake.absolute() / "attachments"
 
     def _volume(self, name: str) -> str:
@@ -57,7 +57,7 @@ class Place(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _one_kind_of_lake(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Require a folder, or a catalog and a schema, which have their own defaults of model name and experiment."""
+        """Require a folder, or a catalog and a schema; these have their own defaults for model name and experiment."""
         given = dict(given)
         # The names of the schema in flags, the environment and the file, in the order of precedence.
         schemas = [given.pop(name, None) for name in ("schema_name", "fraudlake_schema", "schema")]

@@ -21,7 +21,7 @@ MAY_WARN = (
     "timestamp_is_not_before_floor",
     "timestamp_is_not_in_future",
 )
-"""The quality rules that may only warn: the steps after silver cannot work without the others."""
+"""The quality rules that may be set to only warn; the steps after silver rely on all others."""
 
 
 def _warnings(value: object) -> object:

@@ -1,4 +1,4 @@
-"""Settings: all groups of settings, composed into one typed, validated object."""
+"""Settings: composes all groups of settings into one typed, validated object."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _File(TomlConfigSettingsSource):
         return toml_file.read(Path(file_path))
 
 
-# Pydantic collects the fields from the last base to the first. The first wrong setting is the one that is reported.
+# Pydantic collects the fields from the last base to the first, and the first wrong setting is reported.
 class Settings(
     Spark,
     Storage,
@@ -94,7 +94,7 @@ class Settings(
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags come before the environment, the environment before the file."""
+        """Give flags precedence over the environment, and the environment over the file."""
         return init_settings, env_settings, _File(settings_cls)
 
     @property
@@ -104,14 +104,14 @@ class Settings(
 
     @property
     def definition(self) -> dict[str, Any]:
-        """The settings of :data:`DEFINITION`, as JSON has them."""
+        """The settings of :data:`DEFINITION`, as JSON values."""
         return {
             name: DEFINITION_TYPES[name].dump_python(getattr(self, name), mode="json", by_alias=True)
             for name in DEFINITION
         }
 
     def defined(self, values: Mapping[str, object]) -> Settings:
-        """Return these settings with a lake's values of :data:`DEFINITION`, of which none then counts as given."""
+        """Return these settings with a lake's values of :data:`DEFINITION`, none of which then counts as given."""
         return Settings.model_construct(self.model_fields_set.difference(DEFINITION), **{**dict(self), **values})
 
     def giving(self, *names: str) -> Settings:

@@ -28,7 +28,7 @@ def _spark_options(value: object) -> object:
 
 
 def _java_options(text: str) -> str:
-    """Check options of Java, which Spark reads as a shell reads words."""
+    """Check options of Java, which Spark splits like a shell."""
     try:
         words = shlex.split(text)
     except ValueError:

@@ -50,7 +50,7 @@ class Storage(BaseModel):
 
     @property
     def target_file_bytes(self) -> int:
-        """Size of the files that optimize makes, in bytes."""
+        """Target size of the files that optimize writes, in bytes."""
         return size_in_bytes(self.target_file_size)
 
     @property

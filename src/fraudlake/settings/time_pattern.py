@@ -1,4 +1,4 @@
-"""Time patterns: a pattern such as ``dd.MM.yyyy HH:mm:ss`` becomes a regular expression and its text in ISO-8601."""
+"""Time patterns: compiles patterns such as ``dd.MM.yyyy HH:mm:ss`` to regular expressions that yield ISO-8601."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _PART = re.compile(r"'(?P<quoted>[^']*)'|(?P<letters>([A-Za-z])\3*)|(?P<other>[^
 
 @cache
 def as_regex(pattern: str) -> tuple[str, str]:
-    """Return the regular expression of the texts of a pattern, and the replacement that makes ISO-8601 of them.
+    """Return a regular expression for the texts of a pattern, and the replacement that converts them to ISO-8601.
 
     The letters are those of Java and Spark: ``yyyy MM dd HH mm``, and optionally ``ss``, a fraction of one to nine
-    ``S``, and an offset ``X``, ``XX`` or ``XXX``. A text in single quotes stands for itself. Python's ``re`` and
-    Arrow's RE2 read both results alike.
+    ``S``, and an offset ``X``, ``XX`` or ``XXX``. A text in single quotes is literal. Both results mean the same in
+    Python's ``re`` and Arrow's RE2.
 
     Raises:
         ValueError: the pattern has another letter, has one twice, or lacks one.
@@ -52,7 +52,7 @@ def _of_letters(letters: str) -> str:
 
 
 def _template(groups: list[str]) -> str:
-    """Return the replacement, of which each group is the letters at that place of the pattern."""
+    """Return the replacement; ``groups`` are the pattern's letters in their order."""
     for letters in groups:
         if groups.count(letters) > 1:
             raise ValueError(f"has '{letters}' twice")

@@ -1,4 +1,4 @@
-"""Kinds of rule: each module of this folder has one; a rule is read by its ``kind``."""
+"""Kinds of rule: each module of this folder defines one, and a rule's ``kind`` selects it."""
 
 from __future__ import annotations
 

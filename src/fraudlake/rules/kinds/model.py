@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 
 class ModelRule(AnyRule):
-    """A transaction that the model's champion scores high is fraud."""
+    """A rule that alerts on transactions with a high score from the model's champion."""
 
     looks_at: ClassVar[Source] = "predictions"
 
     kind: Literal["model"] = "model"
     threshold: Threshold
-    """The lowest probability that raises an alert, or a budget, which each version of the model turns into one."""
+    """The lowest probability that raises an alert, or a budget, which each version of the model converts to one."""
 
     def check(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> None:
-        """Check that the rule is by account: a prediction is of a transaction.
+        """Check that the rule groups by account, since a prediction is about a single transaction.
 
         Raises:
-            UsageError: it is by another entity.
+            UsageError: it names another entity.
         """
         if self.by != ACCOUNT:
             raise UsageError(f"{self.name}: rules of the kind model are by account: leave out by = '{self.by}'")
 
     def compile(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> NoReturn:
-        """Refuse: transactions alone do not say what the model made of them.
+        """Refuse to compile: the rule needs predictions, which transactions do not have.
 
         Raises:
             UsageError: always.

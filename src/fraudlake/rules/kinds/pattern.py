@@ -1,4 +1,4 @@
-"""The kind ``pattern``: rows that follow each other as a MATCH_RECOGNIZE of Flink SQL says raise an alert."""
+"""The kind ``pattern``: rows that match a MATCH_RECOGNIZE of Flink SQL raise an alert."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 
 class PatternRule(AnyRule):
-    """A row pattern: a Flink query as it is (``sql``), or its clauses as fields."""
+    """A row pattern: a whole Flink query (``sql``), or its clauses as fields."""
 
     kind: Literal["pattern"] = "pattern"
     sql: str | None = None
     pattern: str | None = None
     """The text in the parentheses of PATTERN."""
     define: dict[str, str] = Field({})
-    """The condition of each variable; one without is always true."""
+    """The condition of each variable; a variable without one matches every row."""
     within: Duration | None = Field(default=None, gt=timedelta(0))
     skip: str | None = None
     """The text after AFTER MATCH SKIP."""
     measures: dict[str, str] = Field({})
-    """An expression by the name of its value; without any, the number of transactions."""
+    """Expressions by the names of their values; by default, the number of transactions."""
 
     @model_validator(mode="after")
     def _is_text_or_fields(self) -> PatternRule:
@@ -51,7 +51,7 @@ class PatternRule(AnyRule):
         return self
 
     def text(self, partition_by: str) -> str:
-        """Return the rule as a query; without ``sql``, with these columns after PARTITION BY."""
+        """Return the rule as a query; without ``sql``, it is partitioned by the given columns."""
         if self.sql is not None:
             return self.sql
         measures = self.measures or {"transactions": "COUNT(*)"}
@@ -67,7 +67,7 @@ class PatternRule(AnyRule):
         return f"SELECT * FROM transactions MATCH_RECOGNIZE (\n  {lines}\n)"  # noqa: S608 (our own parser reads it)
 
     def compile(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> CompiledPattern:
-        """Compile the rule for the columns, which are given by the names that a query may use, and for the entities.
+        """Compile the rule for the entities and the columns, which are mapped by their names in queries.
 
         Raises:
             UsageError: the query is not valid, with its position; there is no such entity; or a measure is called
@@ -77,12 +77,12 @@ class PatternRule(AnyRule):
         from fraudlake.rules.columns import TABLES, TIME
 
         key = [column.name for column in self.key(columns, entities)]
-        # The account has Flink's name in the result; backquotes allow for names that are words of SQL.
+        # The account has Flink's name in the result; backquotes allow names that are keywords of SQL.
         partition_by = "accountId" if self.by == ACCOUNT else ", ".join(f"`{name}`" for name in key)
         parsed = parse(self.text(partition_by), columns, TIME, TABLES, self.name)
         if EVIDENCE_ROWS in {output.name for output in parsed.select}:
             raise UsageError(f"{self.name}: {EVIDENCE_ROWS} counts an alert's rows: give the measure another name")
-        # Where matching continues after a match, the next match depends on where it ended, and so on back.
+        # Matching continues after a match, so the next match depends on the end of this one, and so on.
         is_bounded = parsed.within is not None and parsed.skip.mode == "next"
         return CompiledPattern(parsed, timedelta(microseconds=parsed.within or 0) if is_bounded else None)
 
@@ -105,7 +105,7 @@ class CompiledPattern:
         return self.query.columns
 
     def evaluate(self, rows: pa.Table, seen: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
-        """Return the matches that the query selects; the state is the open matches of each partition of such rows."""
+        """Return an alert for each match that the query selects; the state is each partition's open matches."""
         import numpy as np
 
         from fraudlake.match_recognize import evaluation
@@ -130,10 +130,10 @@ class CompiledPattern:
         return Evaluation(alerts, ordered.behind(begin), still_open)
 
     def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> tuple[pa.Table, Any]:
-        """Return the rows and open matches of the others.
+        """Return the rows and open matches of the other accounts.
 
-        Of a partition that has rows of the accounts, the open matches are those that its other rows begin. Open matches
-        are in the order of their partitions' first rows.
+        If a partition has rows of the forgotten accounts, its open matches are found again in its other rows. Open
+        matches are in the order of their partitions' first rows.
         """
         import pyarrow as pa
         import pyarrow.compute as pc

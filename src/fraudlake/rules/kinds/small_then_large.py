@@ -1,7 +1,7 @@
 """The kind ``small_then_large``: a small transaction, immediately followed by a large one, raises an alert.
 
-The predicates are operators, so they take plain numbers, arrays, columns of Spark and terms of SQL alike: the detector,
-the fast lane, gold's counts and the rule as a pattern are all built from them.
+The predicates use only operators, so they accept plain numbers, arrays, Spark columns and SQL terms alike. The
+detector, the fast lane, gold's counts and the rule as a pattern are all built from them.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ class SmallThenLargeRule(AnyRule):
     def is_raised(self, small: Any, large: Any) -> Any:
         """Return whether transactions of an entity, ``large`` immediately after ``small``, raise an alert.
 
-        Each has ``amount`` and ``time``, microseconds, by name: a mapping, or a struct of Spark. In the order of
-        arrival the large one may have the earlier time: it alerts within the same bound.
+        Each is a mapping or a Spark struct with ``amount`` and ``time`` (microseconds). In the order of arrival the
+        large one may have the earlier time; it raises an alert within the same bound.
         """
         gap, within = large["time"] - small["time"], microseconds(self.within)
         return self.is_small(small["amount"]) & self.is_large(large["amount"]) & (gap <= within) & (gap >= -within)
 
     def compile(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> CompiledPattern:
-        """Return the rule as the pattern that it is; in a stream, the detector's arrays give the same alerts."""
+        """Compile the rule as a pattern; in a stream, the detector's arrays give the same alerts."""
         from sqlglot import exp
 
         from fraudlake.rules.kinds.pattern import PatternRule
 
         small, large = (exp.column("amount", table=name) for name in ("SMALL", "LARGE"))
-        # The detector's bound is part of the time, a pattern's WITHIN is not: the condition has it.
+        # The detector's bound is inclusive, but a pattern's WITHIN is exclusive: a condition has the bound.
         milliseconds = round(self.within.total_seconds() * 1000)
         within = f"LARGE.dt <= SMALL.dt + INTERVAL '{milliseconds / 1000:.3f}' SECOND"
         define = {

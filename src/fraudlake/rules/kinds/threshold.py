@@ -1,4 +1,4 @@
-"""The kind ``threshold``: an aggregate over an entity's last transactions that crosses a limit raises an alert."""
+"""The kind ``threshold``: an aggregate over an entity's last transactions raises an alert if it crosses a limit."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from fraudlake.match_recognize.values import Expression
 
 EVIDENCE = 20
-"""Rows, the latest ones, that an alert names of a window."""
+"""The largest number of a window's rows, the latest ones, in an alert."""
 
 
 class ThresholdRule(AnyRule):
-    """An aggregate of a column over an entity's last duration, or its last transactions, at each transaction.
+    """An aggregate of a column over an entity's transactions in a duration, or its last ones, up to each transaction.
 
-    As in an OVER window of Flink SQL, a window holds its last transaction, and a duration's holds those exactly that
-    far back and all of the same time.
+    As in an OVER window of Flink SQL, a window includes its last transaction. A window of a duration also includes
+    transactions that are exactly that far back, and all that have the same time as its last one.
     """
 
     kind: Literal["threshold"] = "threshold"
@@ -41,7 +41,7 @@ class ThresholdRule(AnyRule):
     transactions: int | None = Field(default=None, ge=1)
     """The number of transactions in the window, this one included; the first windows have fewer."""
     where: str | None = None
-    """A condition, in SQL; transactions for which it does not hold neither count nor alert."""
+    """A condition, in SQL; transactions that do not meet it neither count nor raise alerts."""
     above: float | None = None
     below: float | None = None
 
@@ -60,21 +60,21 @@ class ThresholdRule(AnyRule):
 
     @property
     def duration(self) -> int | None:
-        """The duration of the window in microseconds; None if it is a number of transactions."""
+        """The duration of the window in microseconds; None if the window is a number of transactions."""
         return None if self.last is None else microseconds(self.last)
 
     def is_raised(self, total: Any) -> Any:
-        """Return whether totals raise an alert: numbers, an array or a column of Spark.
+        """Return whether totals (a number, an array or a Spark column) raise an alert.
 
-        NaN, the total of no values in an array, raises none.
+        NaN, the total of an empty window in an array, raises none.
         """
         return total > self.limit if self.above is not None else total < self.limit
 
     def compile(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> CompiledThreshold:
-        """Compile the rule for the columns, which are given by the names that a rule may use, and for the entities.
+        """Compile the rule for the entities and the columns, which are mapped by their names in rules.
 
         Raises:
-            UsageError: there is no such column or entity, its type does not suit, or the condition is not valid.
+            UsageError: there is no such column or entity, the column has a wrong type, or the condition is not valid.
         """
         from fraudlake.match_recognize import expressions, sql
         from fraudlake.rules.columns import TIME
@@ -114,11 +114,11 @@ class CompiledThreshold:
 
     @property
     def look_back(self) -> timedelta | None:
-        """The duration of the window; so many transactions may take any time."""
+        """The duration of the window; None for a number of transactions, which may take any time."""
         return self.rule.last
 
     def evaluate(self, rows: pa.Table, seen: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
-        """Return an alert for each row at which the aggregate is beyond the limit; there is no state but the rows."""
+        """Return an alert for each row at which the aggregate crosses the limit; the needed rows are the only state."""
         import numpy as np
 
         from fraudlake.match_recognize.rows import sort
@@ -150,7 +150,7 @@ class CompiledThreshold:
         return Evaluation(alerts, ordered.order[still_counts if now is not None else []])
 
     def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> tuple[pa.Table, Any]:
-        """Return the rows of the others, and the state, in which no account is."""
+        """Return the rows of the other accounts, and the unchanged state, which contains no accounts."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
