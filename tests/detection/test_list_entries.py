@@ -47,6 +47,9 @@ def test_an_early_end_counts_whichever_row_comes_first() -> None:
     end = ENTRY.ended(NOON + 5 * MINUTE, "it was fraud", "bob", NOON + 3 * MINUTE)
     ended = replace(ENTRY, ends_at=NOON + 5 * MINUTE, ended_by="bob", ended_because="it was fraud")
     assert list_entries.of_rows([end, ENTRY.added]) == list_entries.of_rows([ENTRY.added, end]) == [ended]
+    later = ENTRY.ended(NOON + 6 * MINUTE, "no reason", "cleo", NOON + 3 * MINUTE)
+    for ends in ([end, later], [later, end]):
+        assert list_entries.of_rows([ENTRY.added, *ends]) == [ended]
 
 
 def test_entries_suppress_what_a_loop_over_their_rows_says() -> None:

@@ -69,7 +69,8 @@ class Entry:
 def of_rows(rows: Iterable[Mapping[str, Any]]) -> list[Entry]:
     """Read the entries from rows of ``silver_list_entries``, the latest first."""
     entries: dict[str, Entry] = {}
-    for row in sorted(rows, key=lambda row: str(row["event"])):  # an end comes after its entry
+    # An end comes after its entry. Of two that people write at once the earlier one counts, so it comes last.
+    for row in sorted(rows, key=lambda row: (str(row["event"]), -row["ends_at"].timestamp())):
         if row["event"] == "added":
             entries[row["entry_id"]] = Entry(**{name: row[name] for name in Entry.__annotations__ if name in row})
         elif row["entry_id"] in entries:
