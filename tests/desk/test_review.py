@@ -317,15 +317,17 @@ def test_each_event_is_written_once_while_others_compact_the_table_and_forget_an
         return [take(store, analyst, item=item) for item in some]
 
     def change() -> None:
-        while not is_done.is_set():
+        while not is_done.wait(0.02):  # without a pause, writers get no turn on a busy machine
             changes.append(conflict.retried(lambda: DeltaTable(folder).optimize.compact())["numFilesRemoved"])
             conflict.retried(lambda: DeltaTable(folder).delete("account_id = '3'"))
 
     with ThreadPoolExecutor(3) as threads:
         changing = threads.submit(change)
         taking = [threads.submit(take_all, "ann", items[::2]), threads.submit(take_all, "bob", items[1::2])]
-        taken = [event for one in taking for event in one.result()]
-        is_done.set()
+        try:
+            taken = [event for one in taking for event in one.result()]
+        finally:
+            is_done.set()
         changing.result()
     DeltaTable(folder).delete("account_id = '3'")
 
