@@ -69,20 +69,19 @@ class Week:
     new: int
     new_found: int
     """Fraud of the new kind, and how much of it was found."""
-    amount: float
-    """The amount of the fraud that no list had."""
+    missed: dict[str, tuple[int, float]]
+    """Accounts and amount of the fraud that no list had: of accounts with alerts ``unreviewed``, else ``unflagged``."""
     estimated: missed.Missed | None
 
     @property
     def held(self) -> dict[str, bool]:
         """Whether each interval holds the truth."""
         assert self.estimated is not None
-        truth = {
-            "recall": self.listed / self.fraud,
-            "missed": self.fraud - self.listed,
-            "missed_amount": self.amount,
-        }
-        return {name: _holds(getattr(self.estimated, name), value) for name, value in truth.items()}
+        held = {"reviewed": _holds(self.estimated.reviewed, self.listed / self.fraud)}
+        for name, (accounts, amount) in self.missed.items():
+            others: missed.Others = getattr(self.estimated, name)
+            held[name], held[f"{name}_amount"] = _holds(others.accounts, accounts), _holds(others.amount, amount)
+        return held
 
 
 def _holds(estimate: missed.Estimate, truth: float) -> bool:
@@ -122,7 +121,8 @@ def loop(world: World, plan: Plan, explore: float, is_weighted: bool, seed: int)
         probability = np.full(len(world.day), np.nan)
         probability[of_week] = classifier.probabilities(world.rows.features[of_week])
         queues, verdicts, amounts = [], {}, {}
-        fraud, new, found, new_found, missed_amount = 0, 0, 0, 0, 0.0
+        fraud, new, found, new_found = 0, 0, 0, 0
+        left = {"unflagged": (0, 0.0), "unreviewed": (0, 0.0)}
         for day in range(monday, monday + 7):
             rows = np.arange(begins[day], begins[day + 1])
             accounts, of = np.unique(world.rows.account[rows], return_inverse=True)
@@ -143,11 +143,14 @@ def loop(world: World, plan: Plan, explore: float, is_weighted: bool, seed: int)
             queues.append(items)
             fraud, new = fraud + int(has_fraud.sum()), new + int(has_new.sum())
             found, new_found = found + int(has_fraud[at].sum()), new_found + int(has_new[at].sum())
-            missed_amount += float(fraud_amount.sum() - fraud_amount[at[~is_drawn]].sum())
+            has_fraud[at[~is_drawn]] = False  # it was listed
+            for name, chosen in (("unflagged", has_fraud & ~is_case), ("unreviewed", has_fraud & is_case)):
+                count, amount = left[name]
+                left[name] = count + int(chosen.sum()), amount + float(fraud_amount[chosen].sum())
         estimated = missed.over(pa.concat_tables(queues), verdicts, amounts=amounts)
-        listed = found - (estimated.drawn_fraud if estimated else 0)
+        drawn_fraud = estimated.unflagged.drawn + estimated.unreviewed.drawn if estimated else 0
         number = (monday - (world.change if world.change is not None else plan.labelled)) // 7
-        yield Week(number, fraud, listed, found, new, new_found, missed_amount, estimated)
+        yield Week(number, fraud, found - drawn_fraud, found, new, new_found, left, estimated)
 
 
 def learned(world: World, at: np.ndarray, weights: np.ndarray) -> Classifier | None:
@@ -184,12 +187,15 @@ def queue_of(
     ]
     listed = queue.listed(candidates, plan.size - draws)
     others = set(accounts.astype(str)).difference(row["account_id"] for row in listed)
+    flagged = set(accounts[is_case].astype(str))
     drawn = [
         {"item_id": queue.drawn_id(day, account), "kind": "drawn", "account_id": account, "priority": 0.0}
         for account in draw.drawn(others, draws, day, seed)
     ]
+    common = {"day": day, "population": len(others)}
     rows = [
-        {**row, "day": day, "amount_at_risk": row["priority"], "population": len(others)} for row in (*listed, *drawn)
+        *({**row, **common, "amount_at_risk": row["priority"], "is_flagged": None} for row in listed),
+        *({**row, **common, "amount_at_risk": 0.0, "is_flagged": row["account_id"] in flagged} for row in drawn),
     ]
     return pa.Table.from_pylist(rows)
 
@@ -292,7 +298,7 @@ def plot(done: list[Run], file: Path) -> None:
         run = next(run for run in done if run.world == world and run.loop == "explore")
         for week in run.weeks:
             if week.estimated is not None:
-                _, low, high = week.estimated.recall
+                _, low, high = week.estimated.reviewed
                 axis.plot([week.number] * 2, [low, high], color="#2f5d8a", linewidth=5, alpha=0.35)
                 axis.plot(week.number, week.estimated.naive_recall, "x", color="#c0392b")
             axis.plot(week.number, week.listed / week.fraud, "o", color="#222222", markersize=4)
