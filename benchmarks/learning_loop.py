@@ -143,8 +143,9 @@ def loop(world: World, plan: Plan, explore: float, is_weighted: bool, seed: int)
             queues.append(items)
             fraud, new = fraud + int(has_fraud.sum()), new + int(has_new.sum())
             found, new_found = found + int(has_fraud[at].sum()), new_found + int(has_new[at].sum())
-            has_fraud[at[~is_drawn]] = False  # it was listed
-            for name, chosen in (("unflagged", has_fraud & ~is_case), ("unreviewed", has_fraud & is_case)):
+            is_missed = has_fraud.copy()
+            is_missed[at[~is_drawn]] = False
+            for name, chosen in (("unflagged", is_missed & ~is_case), ("unreviewed", is_missed & is_case)):
                 count, amount = left[name]
                 left[name] = count + int(chosen.sum()), amount + float(fraud_amount[chosen].sum())
         estimated = missed.over(pa.concat_tables(queues), verdicts, amounts=amounts)

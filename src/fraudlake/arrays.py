@@ -55,9 +55,7 @@ def codes_of(table: pa.Table, columns: Sequence[str]) -> NDArray[np.int64]:
     for name in columns:
         encoded = keyed(table[name]).combine_chunks().dictionary_encode()
         indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
-        codes = (
-            np.unique(codes * (len(encoded.dictionary) + 1) + indices, return_inverse=True)[1]
-            if codes.any()
-            else (indices)
-        )
+        if codes.any():
+            indices = np.unique(codes * (len(encoded.dictionary) + 1) + indices, return_inverse=True)[1]
+        codes = indices
     return codes

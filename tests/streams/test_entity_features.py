@@ -18,6 +18,7 @@ from fraudlake.lake.appender import Appender
 from fraudlake.lake.definition import Change
 from fraudlake.model import features, history, training
 from fraudlake.streams import prediction_figures, score, stream
+from tests.cut_appends import killed_after
 
 pytestmark = [pytest.mark.stream, pytest.mark.long]
 COLUMNS = {"terminal_id": "string", "country": "string"}
@@ -230,17 +231,8 @@ def test_a_killed_micro_batch_takes_up_a_new_feature_and_new_verdicts_once(
     decide(opened, [(n, n % 2 == 0, 900 + n % 50) for n in range(700, 900, 3)])
     opened = lake(change=Change("test"), features=json.dumps(FIRST + ADDED[4:]), **AGAIN)
     add(opened, transactions(900, 1000))
-    append = Appender.append
-
-    def killed(*arguments: Any, **options: Any) -> None:
-        if is_written:
-            append(*arguments, **options)
-        raise OSError("killed")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Appender, "append", killed)
-        with pytest.raises(FraudlakeError, match="killed"):
-            scored(opened)
+    with killed_after(int(is_written), monkeypatch), pytest.raises(FraudlakeError, match="killed"):
+        scored(opened)
     assert (opened.count(tables.GOLD_FRAUD_PREDICTIONS) == 1000) == is_written
     add(opened, transactions(1000, 1100))
     new = {row["transaction_id"] for row in transactions(900, 1100).to_pylist()}

@@ -111,7 +111,7 @@ def measured(content: Content, largest_value: int, first: int = 0) -> Iterator[p
 
 
 def write_own(rows: pa.Table, path: Path) -> None:
-    """Write a file as ``simulate`` lands it: like Flink's files, but marked for :func:`is_own`."""
+    """Write a file as ``simulate`` lands it: like Flink's files, with the metadata that :func:`is_own` reads."""
     layout = {"version": "1.0", "compression": "snappy", "store_schema": False, "use_dictionary": ["accountId"]}
     with pq.ParquetWriter(path, rows.schema, **layout) as file:
         file.write_table(rows)

@@ -1,4 +1,4 @@
-"""The command desk: serves the review pages to one person, a team behind a proxy, or the users of a Databricks App."""
+"""The command desk: serves the review pages to one person, a team through a proxy, or users of a Databricks App."""
 
 from __future__ import annotations
 

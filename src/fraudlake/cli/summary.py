@@ -106,7 +106,7 @@ def no_valid_row(quarantined: int) -> str:
 
 
 def missed_by_lists(missed: Missed) -> str:
-    """Describe the estimated fraud that neither rules, scores nor queues found, with the naive recall."""
+    """Describe the estimated fraud that rules, scores and queues missed, with the naive recall."""
     naive = "unknown" if missed.naive_recall is None else f"{missed.naive_recall:.3f}"
     unflagged = f"that nothing flagged, amount {approximately(missed.unflagged.amount)}"
     unreviewed = f"{approximately(missed.unreviewed.accounts)} flagged and not reviewed"

@@ -124,8 +124,9 @@ def add(
     by = _entity_of(store, rules, rule, entity)
     text, account = list_entries.key_of(by, key)
     ends_at = datetime.combine(until, time(), UTC)
-    starts_at = list_entries.first_minute(now, _newest(store, now, min(ends_at, now + list_entries.LONGEST)))
-    list_entries.require_span(starts_at, ends_at, now)
+    list_entries.require_end(ends_at, now)
+    starts_at = list_entries.first_minute(now, _newest(store, now, ends_at))
+    list_entries.require_span(starts_at, ends_at)
     of_key = f"rule = {value(rule)} AND entity = {value(by.name)} AND entity_key = {value(text)}"
     for other in read(store, of_key):
         if other.ends_at > starts_at:

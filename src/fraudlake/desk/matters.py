@@ -85,7 +85,7 @@ def merge(
     """
 
     def make(before: State) -> Event:
-        # Both are read anew in each attempt: `review.record` calls this again if another event is written first.
+        # Each attempt reads both again: `review.record` calls this again if another event is written first.
         one, other = _case(store, name), _case(store, into)
         if one.item.item_id == other.item.item_id:
             raise UsageError(f"{name} and {into} are one case already")

@@ -40,16 +40,17 @@ class Merges:
 
     def parts(self, case_id: str) -> list[str]:
         """Return a case, then its parts, direct or not."""
-        found = [case_id]
-        for one in found:  # the list grows
-            found += [part for part, into in self.into.items() if into == one]
-        return found
+        ids = [case_id]
+        for one in ids:  # each part is appended, and searched for its own parts
+            ids += [part for part, into in self.into.items() if into == one]
+        return ids
 
     def item(self, case: Mapping[str, Any], day: date | None = None) -> Item:
         """Return the item of a case with the payments of all of its parts; ``names`` are its own only."""
         if not self.last:  # nothing was ever merged
             return cases.item(case, day)
-        own, ids = replace(cases.item(case, day), as_of=self.last), self.parts(case["case_id"])
+        own = replace(cases.item(case, day), as_of=self.last)
+        ids = self.parts(own.item_id)
         if len(ids) == 1:
             return own
         parts = tuple(cases.item(self.rows.get(id_, case)) for id_ in ids)

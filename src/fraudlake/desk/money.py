@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
 
 
-def declared(settings: Settings, noun: str) -> list[str]:
+def declared(settings: Settings, noun: str) -> tuple[str, ...]:
     """Return the declared columns whose names are or end with a noun, such as ``currency`` or ``card_currency``."""
     return _of_noun(tuple(settings.columns), noun)
 
 
 @lru_cache  # a page calls this for each payment
-def _of_noun(columns: tuple[str, ...], noun: str) -> list[str]:
-    return [name for name in columns if name.lower().rpartition("_")[2] == noun]
+def _of_noun(columns: tuple[str, ...], noun: str) -> tuple[str, ...]:
+    return tuple(name for name in columns if name.lower().rpartition("_")[2] == noun)
 
 
 def currencies(settings: Settings, rows: Iterable[Mapping[str, Any]]) -> list[str]:

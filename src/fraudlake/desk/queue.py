@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake.counts import counted
-from fraudlake.desk import cases, draw, merges, precision, review
+from fraudlake.desk import cases, draw, merges, payments, precision, review
 from fraudlake.desk.window import Window
 from fraudlake.entity import ACCOUNT
 from fraudlake.errors import FraudlakeError, UsageError
@@ -135,18 +135,15 @@ def last(store: Store) -> date:
 
 
 def _day(store: Store, day: date | None, now: datetime) -> date:
-    """Return the day (UTC) that is given, or the last one with transactions that is over; if none is, the newest."""
-    columns = f"min(date) AS first, max(date) AS last, max(CASE WHEN date < {value(now.date())} THEN date END) AS over"
-    (known,) = store.query(f"SELECT {columns} FROM {SILVER_TRANSACTIONS.name}", SILVER_TRANSACTIONS).to_pylist()
-    if known["last"] is None:
+    """Return the given day (UTC); by default the last day with transactions that is over, or the newest if none is."""
+    known = payments.days(store)
+    if known is None:
         raise UsageError(f"{store.name} has no transactions yet: run 'fraudlake run'")
-    if day and not known["first"] <= day <= known["last"]:
-        raise UsageError(
-            f"--day {day}: the transactions of {store.name} are of {known['first']} to {known['last']}: give one of "
-            "these days"
-        )
-    last: date = known["over"] or known["last"]
-    return day or last
+    if day is None:
+        over = payments.days(store, f"WHERE date < {value(now.date())}")
+        return (over or known).last
+    payments.require_days(store, known, day, day, f"--day {day}")
+    return day
 
 
 @dataclass(frozen=True)

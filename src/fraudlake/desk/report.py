@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
 from fraudlake.counts import counted
-from fraudlake.desk import charts, precision
+from fraudlake.desk import charts, payments, precision
 from fraudlake.desk.document import Block, Document, Section, finite, text
 from fraudlake.desk.reviewed import Reviewed
 from fraudlake.desk.window import Window
@@ -53,26 +53,17 @@ def days_of(store: Store, first: date | None = None, last: date | None = None) -
     """
     if first and last and first > last:
         raise UsageError(f"--from {first} is after --to {last}: swap them")
-    known = _known(store)
+    known = payments.days(store)
     if known is None:
         return None
-    if (first and first > known.last) or (last and last < known.first):
-        wanted = " ".join(f"--{name} {day}" for name, day in (("from", first), ("to", last)) if day)
-        raise UsageError(
-            f"{wanted}: the transactions of {store.name} are of {known.first} to {known.last}: give days of these"
-        )
+    wanted = " ".join(f"--{name} {day}" for name, day in (("from", first), ("to", last)) if day)
+    payments.require_days(store, known, first, last, wanted)
     if first is None and last is None:
         # Wrong clocks produce rows of 1970 and 9999, which silver has if quality rules only warn of them.
-        until = _known(store, f"WHERE date <= {value(datetime.now(UTC).date())}") or known
+        until = payments.days(store, f"WHERE date <= {value(datetime.now(UTC).date())}") or known
         recent = Window(until.last - _LATEST + timedelta(days=1), until.last)
-        return _known(store, f"WHERE {recent.sql}")
+        return payments.days(store, f"WHERE {recent.sql}")
     return Window(max(first or known.first, known.first), min(last or known.last, known.last))
-
-
-def _known(store: Store, where: str = "") -> Window | None:
-    """Return the first and the last day with transactions; None if there is none."""
-    (row,) = _select(store, "min(date) AS first, max(date) AS last", tables.SILVER_TRANSACTIONS, where).to_pylist()
-    return Window(row["first"], row["last"]) if row["first"] else None
 
 
 def report(store: Store, days: Window | None, status: Status | None = None) -> Document:

@@ -146,16 +146,24 @@ def key_of(by: Entity, given: str) -> tuple[str, str | None]:
     return key_text({name: values[name] for name in by.columns}), values.get("account_id")
 
 
-def require_span(starts_at: datetime, ends_at: datetime, now: datetime) -> None:
-    """Refuse an end that is not later than the start, or too far away.
+def require_end(ends_at: datetime, now: datetime) -> None:
+    """Refuse an end that is too far away.
 
     Raises:
-        UsageError: the end is out of range; the message says what it may be.
+        UsageError: the end is more than :data:`LONGEST` away.
+    """
+    if ends_at > now + LONGEST:
+        raise UsageError(f"{ends_at:%Y-%m-%d} is more than {LONGEST.days} days away: nothing was written")
+
+
+def require_span(starts_at: datetime, ends_at: datetime) -> None:
+    """Refuse an end that is not later than the start.
+
+    Raises:
+        UsageError: the end is not later; the message says when the entry would begin.
     """
     if ends_at <= starts_at:
         raise UsageError(
             f"it would begin at {starts_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC, after the newest payment and the "
             f"clock, and end at {ends_at:%Y-%m-%d %H:%M}: choose a later day; nothing was written"
         )
-    if ends_at > now + LONGEST:
-        raise UsageError(f"{ends_at:%Y-%m-%d} is more than {LONGEST.days} days away: nothing was written")

@@ -101,7 +101,7 @@ class _Open:
 def _commit(folder: Path, version: int) -> Hashable | None:
     """Return a key of the file of a commit; None if there is no such file."""
     try:
-        file = os.stat(f"{folder}/_delta_log/{version:020}.json")  # noqa: PTH116 (a page asks hundreds of times)
+        file = os.stat(f"{folder}/_delta_log/{version:020}.json")  # noqa: PTH116 (twice as fast, and a page asks 50 times)
     except FileNotFoundError:
         return None
     return version, file.st_ino, file.st_mtime_ns, file.st_size

@@ -72,15 +72,12 @@ class Site:
             "text": text,
             "words": words,
         }
-        made.globals["static"] = self._address_of
+        made.globals["static"] = self._addresses.__getitem__
         return made
-
-    def _address_of(self, name: str) -> str:
-        # The address contains a hash of the content, so browsers may cache it forever.
-        return self._addresses[name]
 
     @cached_property
     def _addresses(self) -> dict[str, str]:
+        # An address contains a hash of the content, so browsers may cache it forever.
         digests = {name: hashlib.sha256(content).hexdigest()[:12] for name, (content, _) in self.files.items()}
         return {name: f"/static/{name}?{digest}" for name, digest in digests.items()}
 
