@@ -20,7 +20,7 @@ pytestmark = pytest.mark.stream
 
 MOST = {
     "laptop": {"ingest": 2, "refine": 9, "detect": 7, "aggregate": 23},
-    "workspace": {"ingest": 32, "refine": 33, "detect": 26, "aggregate": 85},
+    "workspace": {"ingest": 32, "refine": 33, "detect": 27, "aggregate": 85},
 }
 """The queries of a micro-batch with all that its stream asks before and after it, Delta's own among them."""
 SQL = ("query", "union", "writer", "history", "detail", "identity")
