@@ -301,7 +301,7 @@ def test_the_options_of_every_command_may_stand_after_it(tmp_path: Path, fraudla
         (("explain", "4"), "4: silver_alerts has no such alert_id, and no alert yet: run 'fraudlake detect'"),
         (("--landing", "/in", "ingest"), "--landing goes after its command: 'fraudlake ingest --landing …'"),
         (("restore", "nosuch"), "there is no table nosuch; the nearest one is"),
-        (("restore", "silver_alerts"), "restore silver_alerts to which version? give either --version N or"),
+        (("restore", "silver_alerts"), "no version of silver_alerts is named: give either --version N or"),
         (("rules", "diff", "small_then_large"), "version 1 of small_then_large is the first"),
         (("replay", "--from", "2026-13-01", "--to", "2026-01-01"), "'2026-13-01' is not a day: give one such as"),
     ],

@@ -25,7 +25,7 @@ def strictly(text: str) -> Any:
     """Parse JSON as RFC 8259 has it: Python's own parser takes NaN and Infinity, too."""
 
     def refuse(name: str) -> None:
-        raise AssertionError(f"{name} is no JSON")
+        raise AssertionError(f"{name} is not JSON")
 
     return json.loads(text, parse_constant=refuse)
 

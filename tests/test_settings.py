@@ -189,7 +189,7 @@ def test_entities_are_declared_by_a_column_or_several(tmp_path: Path) -> None:
         ("{", "--entities = '{': must be JSON"),
         ("[1]", 'must be a table of entities, such as terminal = "terminal_id"'),
         ('{"Shop": "merchant_id"}', "'Shop' must be of lower-case letters, digits and underscores, and begin with a"),
-        ('{"account": "card"}', "'account' is always there: leave it out"),
+        ('{"account": "card"}', "'account' is always declared: leave it out"),
         ('{"shop": 3}', "'shop' must be a column, or a list of columns"),
         ('{"shop": []}', "'shop' must be a column, or a list of columns"),
         ('{"shop": ["a", "a"]}', "'shop' names a column twice"),
@@ -430,7 +430,7 @@ def test_options_of_spark_are_json_or_a_table_and_texts_in_the_end(
         ("SPARK_OPTIONS", '{"adaptive": "false"}', "'adaptive' is not an option of Spark"),
         ("SPARK_OPTIONS", '{"spark.x": [1]}', "'spark.x' must be a text, a number or a boolean"),
         ("JAVA_OPTIONS", "-Dx=1 -Xmx8g", "-Xmx has its own setting: driver_memory"),
-        ("JAVA_OPTIONS", "-Dx='a b", "has a quote without its other one"),
+        ("JAVA_OPTIONS", "-Dx='a b", "has an unmatched quote"),
     ],
 )
 def test_wrong_options_of_spark_and_java_are_refused(

@@ -29,7 +29,7 @@ ALL = "ingest, refine, disputes, detect, aggregate, train, score, optimize, stat
         (("--steps", ""), f"--steps names no step: give one or more of {ALL.replace(' ', '')}"),
         (("--steps", "ingest,prefine"), f"--steps: there is no step 'prefine'; there are {ALL}"),
         (("--steps", "ingest,,refine"), f"--steps: there is no step ''; there are {ALL}"),
-        (("--steps", "ingest,refine,ingest"), "--steps: ingest is there twice"),
+        (("--steps", "ingest,refine,ingest"), "--steps: ingest is listed twice"),
         (("--steps", "score,train"), "--steps: score,train is not the order of a run: give train,score"),
         (("--steps", "refine,detect", "--holdout", "0.2"), "--holdout is a flag of train: name it in --steps"),
         (("--steps", "refine", "--retry-rejected"), "--retry-rejected is a flag of ingest: name it in --steps"),

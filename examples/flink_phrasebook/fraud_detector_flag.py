@@ -51,7 +51,7 @@ PHRASES = (
     ),
     (
         "a member variable is shared by all keys and lost with the process",
-        "the same: an attribute of a `StatefulProcessor` is no state",
+        "the same: an attribute of a `StatefulProcessor` is not state",
         "nothing",
     ),
     (

@@ -19,7 +19,7 @@ PHRASES = (
     (
         "`CREATE TABLE my_sink (...) WITH ('connector' = ...)`",
         "`CREATE TABLE my_sink (...) USING delta`, or `parquet`, `json`, `csv`, `jdbc`",
-        "Kafka is no table format: use `readStream` and `writeStream`",
+        "Kafka is not a table format: use `readStream` and `writeStream`",
     ),
     ("`'connector' = 'print'`", "`foreachBatch` with `show`", "no table"),
     (

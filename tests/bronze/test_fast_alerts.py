@@ -48,7 +48,7 @@ def test_an_event_gives_the_columns_of_the_alert_and_the_place_of_its_transactio
     ("event", "reason"),
     [
         ([], "not an object"),
-        ({}, "data is no object"),
+        ({}, "data is not an object"),
         (without(EVENT, "transactionoffset"), "transactionoffset is missing"),
         ({**EVENT, "transactionpartition": 2**31}, "transactionpartition does not fit"),
         ({**EVENT, "transactiontime": "soon"}, "transactiontime does not fit"),

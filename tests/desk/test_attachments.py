@@ -99,7 +99,7 @@ def test_a_file_leaves_who_holds_an_item_and_what_people_did_as_they_are(store: 
     ("name", "content", "message"),
     [
         ("a.txt", b"", "the file is empty"),
-        ("a.txt", bytes(attachments.LARGEST + 1), "10,485,761 bytes, and 10,485,760 are the most"),
+        ("a.txt", bytes(attachments.LARGEST + 1), "10,485,761 bytes, and at most 10,485,760 are allowed"),
         ("folder/", b"x", "the file has no name"),
         ("..", b"x", "the file has no name"),
         ("x" * 201, b"x", "has 201 letters"),

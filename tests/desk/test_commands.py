@@ -93,7 +93,7 @@ def test_a_case_is_opened_merged_and_separated_by_commands(lake: Path, fraudlake
         (("review", "release", "a pair"), "nobody holds a pair"),
         (
             ("review", "verdict", "a pair", "fraud", "--note", "x" * 30_000),
-            "the note has 30,000 characters, and 20,000",
+            "the note has 30,000 characters, and at most 20,000",
         ),
         (("queue", "build", "--day", "soon"), "'soon' is not a day"),
     ],
@@ -113,7 +113,7 @@ def test_nobody_takes_the_next_item_without_a_name(lake: Path, fraudlake_here: F
 
     done = fraudlake_here("--lake", str(lake), "queue", "next", "--take", "--analyst", " ")
 
-    assert (done.returncode, done.stderr) == (2, "fraudlake: nobody is named who does this: give --analyst\n")
+    assert (done.returncode, done.stderr) == (2, "fraudlake: no analyst is named: give --analyst\n")
 
 
 def test_of_several_items_each_is_allowed_or_refused_on_its_own(lake: Path, fraudlake_here: FraudlakeHere) -> None:

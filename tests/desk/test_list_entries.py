@@ -146,7 +146,7 @@ def test_suppressed_alerts_are_counted_by_entry_and_by_rule(store: LocalStore) -
         ({"until": date(2027, 4, 3)}, "2027-04-03 is more than 366 days away"),
         ({"until": date(9999, 12, 31)}, "9999-12-31 is more than 366 days away"),
         ({"reason": ""}, "give a reason"),
-        ({"reason": "x" * 1001}, "the reason has 1,001 characters, and 1,000 are the most"),
+        ({"reason": "x" * 1001}, "the reason has 1,001 characters, and at most 1,000 are allowed"),
     ],
 )
 def test_what_cannot_be_is_refused(store: LocalStore, values: dict[str, Any], message: str) -> None:

@@ -270,7 +270,7 @@ def test_a_part_is_separated_unless_a_verdict_is_about_it(store: LocalStore) -> 
     take(store, A, "ann")
     assert state_of(store, A).holder == "ann" and state_of(store, C).holder == "bob"
     assert items.require(store, C).transaction_ids == ("c",)
-    with pytest.raises(UsageError, match="is no part of another case"):
+    with pytest.raises(UsageError, match="is not part of another case"):
         separate(store, A)
 
 

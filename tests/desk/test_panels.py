@@ -69,7 +69,7 @@ def test_a_panel_has_some_rows_and_says_that_there_are_more(tmp_path: Path, monk
         ({"table": "gone"}, "gone"),
         ({"key": "gone"}, "gone"),
         ({"columns": ["gone"]}, "gone"),
-        ({"entity": "device"}, "'device' is no declared entity whose key is one column"),
+        ({"entity": "device"}, "'device' is not a declared entity with a key of one column"),
     ],
 )
 def test_a_panel_that_fails_is_a_line_and_the_others_are_whole(
@@ -90,17 +90,17 @@ def test_nobody_waits_for_a_query_that_takes_too_long(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("query", "why"),
     [
-        ("DELETE FROM customers WHERE name = :key", "begins with SELECT"),
-        ("WITH a AS (SELECT 1) INSERT INTO customers SELECT :key", "begins with SELECT"),
+        ("DELETE FROM customers WHERE name = :key", "must begin with SELECT"),
+        ("WITH a AS (SELECT 1) INSERT INTO customers SELECT :key", "must begin with SELECT"),
         ("SELECT :key; DROP TABLE customers", "no semicolon"),
         ("SELECT :key -- all", "no comment"),
         ("SELECT /* :key", "no comment"),
         ("SELECT ':key", "no open quote"),
-        ("SELECT ':key'", "has :key"),
+        ("SELECT ':key'", "must have :key"),
         (r"SELECT '\', :key", "no open quote"),
         (r"SELECT 1 \ :key", "no backslash"),
-        ("SELECT 1) a, (SELECT :key", "as many closing"),
-        ("SELECT (:key", "as many closing"),
+        ("SELECT 1) a, (SELECT :key", "brackets do not match"),
+        ("SELECT (:key", "brackets do not match"),
     ],
 )
 def test_a_query_that_is_not_one_select_with_the_key_is_refused(query: str, why: str) -> None:

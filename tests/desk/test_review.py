@@ -180,14 +180,14 @@ def test_two_held_cases_that_a_late_alert_joins_are_held_by_the_one_who_was_firs
 def test_a_text_of_a_megabyte_is_refused_and_nothing_is_written(store: LocalStore, name: str) -> None:
     texts = {"analyst": "ann", name: "x" * 2**20}
 
-    with pytest.raises(UsageError, match=f"the {name} has 1,048,576 characters, and .* are the most: shorten it"):
+    with pytest.raises(UsageError, match=f"the {name} has 1,048,576 characters, and at most .* are allowed"):
         decide(store, **texts)
 
     assert review.of_lake(store) == []
 
 
 def test_nobody_decides_without_a_name(store: LocalStore) -> None:
-    with pytest.raises(UsageError, match="nobody is named"):
+    with pytest.raises(UsageError, match="no analyst is named"):
         decide(store, " ")
 
 

@@ -23,7 +23,7 @@ from tests.docs.markdown import PAGES, ROOT, Block, as_json
 
 BLOCKS = [block for page in PAGES for block in markdown.blocks(page)]
 NOT_RUN = {"text", "output", "diff", "dockerfile"}
-"""What a program prints, and the diffs of CONTRIBUTING.md, which tests/extensions applies."""
+"""What a program prints, and the diffs of the recipes, which tests/extensions applies."""
 LANGUAGES = {*NOT_RUN, "shell", "console", "python", "sql", "toml", "yaml", "json"}
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 

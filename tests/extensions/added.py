@@ -1,8 +1,10 @@
-"""What each diff of CONTRIBUTING adds; these tests run where the diffs are applied, so pytest does not collect them."""
+"""What each diff of the recipes adds; these tests run where the diffs are applied, so pytest does not collect them."""
 
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,15 @@ from click.testing import CliRunner
 
 from fraudlake import settings, tables
 from fraudlake.cli import cli
+from fraudlake.cli.app import App
 from fraudlake.errors import UsageError
 from tests import plain_lake
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 """A Saturday."""
 RUNNER = CliRunner()
+EXTENDED = Path(settings.__file__).parents[3]
+"""The folder in which the diffs are applied."""
 
 
 @pytest.mark.stream
@@ -67,6 +72,19 @@ def test_a_feature_is_computed_stored_and_explained() -> None:
     assert "it is on a weekend: {:.0f}" in {feature.sentence for feature in OWN}
 
 
+def test_a_declared_aggregate_is_valid_and_computed() -> None:
+    from tests.model import test_entity_features as rows_of
+
+    checked = RUNNER.invoke(cli, ["features", "check", str(EXTENDED / "features.toml")])
+    assert checked.stdout == "largest_of_a_month: max of amount of its account in 30 days\n"
+
+    declared = tomllib.loads((EXTENDED / "features.toml").read_text())["features"]
+    paid = ((0, 5.0), (10, 7.0), (20, 6.0), (45, 1.0), (80, 1.0))
+    rows = [rows_of.Row(1, day * 86_400, nth, amount, *[None] * 4) for nth, (day, amount) in enumerate(paid)]
+    computed = rows_of.computed([rows], rows_of.plan(features=declared))
+    assert [row["largest_of_a_month"] for row in computed] == [None, 5.0, 7.0, 6.0, None]
+
+
 def test_a_command_answers_and_is_listed_under_its_task(tmp_path: Path) -> None:
     root = plain_lake.make(tmp_path / "lake")
     plain_lake.fill(root, tables.BRONZE_FILES, {"status": "ingested"}, {"status": "ingested"}, {"status": "rejected"})
@@ -101,6 +119,42 @@ def test_a_source_is_read_once_and_counted(spark: Any, tmp_path: Path) -> None:
         ("3", "kafka:b.jsonl/0000000000", 0),
     ]
     assert (status(lake).landed, status(lake).gaps) == (3, [])
+
+
+def test_a_desk_page_is_linked_and_shows_its_table(tmp_path: Path) -> None:
+    from starlette.testclient import TestClient
+
+    from fraudlake.desk.local_store import LocalStore
+    from fraudlake.desk.web import server
+    from fraudlake.desk.web.application import application
+    from fraudlake.desk.web.role import Role
+
+    root = plain_lake.make(tmp_path / "lake")
+    plain_lake.fill(root, tables.BRONZE_FILES, {"status": "ingested"}, {"status": "ingested"}, {"status": "rejected"})
+    store = LocalStore(settings.Settings(lake=root))
+    site, access = server.site_of_one(store, "anna", Role.READER, ("127.0.0.1", 8642))
+    browser = TestClient(application(site), base_url="http://127.0.0.1:8642")
+    assert '<a href="/files">Files</a>' in browser.get(f"/?token={access.token}").text
+    shown = re.findall(r'<td>(\w+)</td><td class="number">(\d+)</td>', browser.get("/files").text)
+    assert shown == [("ingested", "2"), ("rejected", "1")]
+
+
+def test_a_workspace_job_is_one_that_a_workspace_accepts_and_calls_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    from databricks.bundles.jobs import Job
+
+    from tests.bundle import rendering
+    from tests.bundle.costs import costs
+    from tests.bundle.problems import problems
+
+    monkeypatch.setattr(rendering, "ROOT", EXTENDED)
+    rendered = rendering.render("prod", **rendering.GIVEN)
+    assert Job.from_dict(rendered.jobs()["audit"]).name == "fraudlake audit"
+    assert problems(rendered) == []
+    assert costs(rendered)["audit"].dbu[0] > 0
+    ((called),) = [parameters for job, _, parameters in rendering.tasks("prod", **rendering.GIVEN) if job == "audit"]
+    command = cli.make_context("fraudlake", called, obj=App())
+    assert [*command._protected_args, *command.args] == ["audit", "verify"]
+    assert RUNNER.invoke(cli, ["audit", "verify", "--help"]).exit_code == 0
 
 
 def test_a_destination_delivers(tmp_path: Path) -> None:
@@ -153,8 +207,7 @@ def test_a_column_is_in_the_tables_of_the_lake_and_read_from_the_payload(tmp_pat
     from fraudlake.bronze import contract
     from fraudlake.lake import open_lake
 
-    file = Path(settings.__file__).parents[3] / "fraudlake.toml"
-    lake = open_lake(settings.load(file, lake=tmp_path / "lake"))
+    lake = open_lake(settings.load(EXTENDED / "fraudlake.toml", lake=tmp_path / "lake"))
     for table in (tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE):
         assert "merchant_id" in lake.rows(table).column_names
     assert contract.of(lake.settings.columns).fields[-1][:3] == ("merchant_id", "merchantId", "STRING")

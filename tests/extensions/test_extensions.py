@@ -1,8 +1,9 @@
-"""The diffs of CONTRIBUTING apply as they are printed, and add what they say."""
+"""The diffs of the recipes apply as they are printed, and add what they say."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from .printed import DIFFS, ROOT, apply, copy_of_src
+from .printed import DIFFS, RECIPES, ROOT, apply, copy_of_code, files_of
 
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of ``src`` with all that is printed."""
-    folder = copy_of_src(tmp_path_factory.mktemp("extended"))
+    """A copy of the code with all that is printed."""
+    folder = copy_of_code(tmp_path_factory.mktemp("extended"))
     for title in DIFFS:
         apply(title, folder)
     return folder
@@ -29,13 +30,15 @@ def run(*arguments: str, extended: Path) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_the_extension_points_with_code_are_found() -> None:
-    assert {"A quality rule", "A feature", "A command", "A destination", "A kind of rule", "A column"} <= DIFFS.keys()
+def test_the_index_has_every_recipe_with_the_number_of_its_files() -> None:
+    listed = re.findall(r"^\| \[(.+?)\]\(\S+\)[^|]* \| (\d+) \|$", (RECIPES / "index.md").read_text(), re.MULTILINE)
+    counted = {title.lower(): len(files_of(title)) for title in DIFFS}
+    assert {title: int(files) for title, files in listed} == {"a rule": 0} | counted
 
 
 @pytest.mark.parametrize("title", DIFFS)
 def test_a_diff_applies_by_itself_as_it_is_printed(tmp_path: Path, title: str) -> None:
-    apply(title, copy_of_src(tmp_path))
+    apply(title, copy_of_code(tmp_path))
 
 
 def test_what_is_printed_is_written_as_the_rest(extended: Path) -> None:

@@ -235,14 +235,14 @@ def test_entities_come_and_go_but_keep_their_keys(root: Path, fraudlake_here: Fr
     assert f"card_type is keyed by kind in {root}, which states of streams depend on: declare" in refused.stderr
     unknown = fraudlake_here(*define, '{"terminal": "terminal_id"}')
     assert unknown.returncode == 2
-    assert "entities: terminal is keyed by terminal_id, which is no column of" in unknown.stderr
+    assert "entities: terminal is keyed by terminal_id, which is not a column of" in unknown.stderr
     assert len(recorded(root)) == len(RECORDED)
     made = fraudlake_here(*define, '{"shop": "merchant_id", "own_shop": ["account_id", "merchant_id"]}')
     assert "entities: without card_type; shop is new; own_shop is new" in made.stdout
     assert '[entities]\nshop = ["merchant_id"]\nown_shop = ["account_id", "merchant_id"]\n' in made.stdout
     # A column stays while an entity is keyed by it.
     refused = fraudlake_here("--lake", str(root), "define", "--columns", '{"kind": "string"}', "--yes")
-    assert "entities: shop is keyed by merchant_id, which is no column of" in refused.stderr
+    assert "entities: shop is keyed by merchant_id, which is not a column of" in refused.stderr
 
 
 def test_a_new_feature_looks_back_no_further_than_silver_keeps_rows(root: Path, tmp_path: Path) -> None:

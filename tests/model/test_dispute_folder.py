@@ -71,7 +71,8 @@ def test_a_bad_file_is_named_each_time_and_stops_no_other(opened: Any, land: Lan
     bad = land("a.csv", "id,decided_at\nt0,soon\n")
     land("b.csv", "id\nt1\n")
     line = (
-        f"{bad}: row 2: decided_at 'soon' is no date of the pattern YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; --date-pattern"
+        f"{bad}: row 2: decided_at 'soon' does not match the date pattern YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; "
+        "--date-pattern"
     )
     assert load(opened, tmp_path / "disputes") == [("a.csv", f"{line} names another"), ("b.csv", 1)]
     assert load(opened, tmp_path / "disputes") == [("a.csv", f"{line} names another")]

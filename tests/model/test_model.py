@@ -401,7 +401,7 @@ def test_a_model_of_features_that_the_lake_lacks_is_refused(
     life: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(features, "NAMES", features.NAMES[:-1])
-    with pytest.raises(FraudlakeError, match=r"version 2 .* asks for features .*hours_from_usual.*train again"):
+    with pytest.raises(FraudlakeError, match=r"version 2 .* needs features .*hours_from_usual.*train again"):
         score.streams(life["lake"])
 
 

@@ -233,8 +233,8 @@ def test_a_folder_of_parquet_files_without_rows_is_read(tmp_path: Path) -> None:
         (
             b"transaction_id,verdict,decided_at\na,true,\nb,true,6.4.2026\n",
             Format(),
-            "row 3: decided_at '6.4.2026' is no date of the pattern YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; --date-pattern "
-            "names another",
+            "row 3: decided_at '6.4.2026' does not match the date pattern YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; "
+            "--date-pattern names another",
         ),
         (
             "transaction_id,verdict,reason\na,true,Müller\n".encode("cp1252"),
@@ -286,12 +286,12 @@ def test_a_folder_of_parquet_files_without_rows_is_read(tmp_path: Path) -> None:
         (
             b'account_id,amount,timestamp\n1,"1,250",2026-04-06\n',
             FRAUD,
-            "row 2: amount '1,250' is no amount such as 1234.50",
+            "row 2: amount '1,250' is not an amount such as 1234.50",
         ),
         (
             b"account_id,amount,timestamp\n1,2.50,06.04.2026\n",
             FRAUD,
-            "row 2: timestamp '06.04.2026' is no date of the pattern YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; "
+            "row 2: timestamp '06.04.2026' does not match the date pattern YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; "
             "--timestamp-pattern names another",
         ),
     ],

@@ -127,7 +127,7 @@ def test_payments_are_found_by_their_own_reference_and_the_rest_is_a_file_to_loa
     file.write_text('ref;code\n7;"lost; stolen"\n')
     assert verdicts.load(opened, file, read_as).unmatched == 0
     assert not verdicts.left_out_file(file).exists()
-    with pytest.raises(UsageError, match="--reference row is no declared column: the lake has row_id"):
+    with pytest.raises(UsageError, match="--reference row is not a declared column: the lake has row_id"):
         verdicts.load(opened, file, Format(reference="row"))
     with pytest.raises(UsageError, match="has the reference 7: name the declared column that has it with --reference"):
         verdicts.load(opened, file, Format(map={"reference": "ref"}, verdict="fraud"))

@@ -104,4 +104,4 @@ def test_a_workspace_is_refused(fraudlake_here: FraudlakeHere) -> None:
 def test_an_entity_of_no_column_is_found_before_there_is_a_lake(tmp_path: Path) -> None:
     found = findings(lake=tmp_path / "lake", entities={"shop": "shop_id"})["lake"]
     assert not found.ok and found.matters
-    assert "entities: shop is keyed by shop_id, which is no column of" in found.seen
+    assert "entities: shop is keyed by shop_id, which is not a column of" in found.seen

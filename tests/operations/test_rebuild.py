@@ -287,7 +287,7 @@ def test_a_replay_that_was_cut_is_finished_by_the_next_one_however_often_it_was(
                 rebuild(opened, DAY_7, DAY_7, apply=True)
         assert any(command in gap for gap in status(opened).gaps)
         for days, apply in (((DAY_7, DAY_7), False), ((DAY_7, date(2026, 3, 8)), True)):
-            with pytest.raises(FraudlakeError, match=f"a replay was cut: run '{command}'"):
+            with pytest.raises(FraudlakeError, match=f"a replay was interrupted: run '{command}'"):
                 rebuild(opened, *days, apply)
 
     rebuild(opened, DAY_7, DAY_7, apply=True)
@@ -362,10 +362,10 @@ def test_days_whose_rows_have_left_are_refused(lake: Callable[..., Any]) -> None
 def test_a_step_that_is_behind_must_read_first(filled: Any, landing: Path) -> None:
     land(landing, "part-a-1", ("2026-03-07 15:00:00", "1", 20.0))
     stream.run(filled, ingest.streams(filled), "available-now")
-    with pytest.raises(FraudlakeError, match="refine has still to read bronze_transactions: run 'fraudlake refine'"):
+    with pytest.raises(FraudlakeError, match="refine has not read all of bronze_transactions: run 'fraudlake refine'"):
         rebuild(filled, DAY_7, DAY_7)
     stream.run(filled, refine.streams(filled), "available-now")
-    with pytest.raises(FraudlakeError, match="detect has still to read silver_transactions: run 'fraudlake detect'"):
+    with pytest.raises(FraudlakeError, match="detect has not read all of silver_transactions: run 'fraudlake detect'"):
         rebuild(filled, DAY_7, DAY_7)
 
 

@@ -100,7 +100,7 @@ def test_nothing_is_restored_while_a_step_runs_or_where_one_was_cut(lake: Any) -
         restore(opened, "silver_transactions", 0, allow_streams=True)
     commits = opened.checkpoint("detect").folder / "commits"
     max((file for file in commits.iterdir() if file.name.isdigit()), key=lambda file: int(file.name)).unlink()
-    with pytest.raises(FraudlakeError, match="detect was cut within a micro-batch: run 'fraudlake detect'"):
+    with pytest.raises(FraudlakeError, match="detect was interrupted within a micro-batch: run 'fraudlake detect'"):
         restore(opened, "silver_transactions", 0, allow_streams=True)
     assert positions(opened) == [0, 1]
 

@@ -93,7 +93,7 @@ def test_a_replay_that_was_cut_is_the_remedy_for_what_it_has_left_different() ->
     again = "fraudlake replay --from 2026-03-07 --to 2026-03-07 --apply"
     figures = {**counts, "silver": 6, "alerts": 0, "predictions": 0, "agreement": {}, "quality": {}}
     assert Status("lake", "landing", **figures, cut_replay_of_days=again).gaps == [
-        f"a replay of days was cut: run '{again}', which finishes it",
+        f"a replay of days was interrupted: run '{again}', which finishes it",
         f"bronze holds 10 rows but silver and quarantine together 6: run '{again}'",
     ]
 

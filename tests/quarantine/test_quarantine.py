@@ -240,7 +240,7 @@ def test_a_replay_first_finishes_the_micro_batch_in_which_refine_was_cut(
         patched.setattr(replay.Appender, "append", killed)
         with pytest.raises(FraudlakeError, match="killed"):
             stream.run(broken, refine.streams(broken), "available-now")
-    with pytest.raises(FraudlakeError, match="run 'fraudlake refine', which finishes it, first"):
+    with pytest.raises(FraudlakeError, match="run 'fraudlake refine' first to finish it"):
         replay.replay(broken, None, {})
 
     run(

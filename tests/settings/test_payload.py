@@ -45,7 +45,7 @@ def test_two_names_may_be_of_one_field() -> None:
     [
         ("{", "--payload = '{': must be JSON"),
         ("3", 'must be a table of fields, such as accountId = "card"'),
-        ('{"acount": "x"}', "'acount' is no field that can be taken from another one; those are accountId, dt, amount"),
+        ('{"acount": "x"}', "'acount' cannot come from another field; only accountId, dt, amount"),
         ('{"dt": 3}', "'dt' must be a field's name, or a table of 'from' and its unit or form"),
         ('{"dt": {"units": "seconds"}}', "there is no setting 'payload.dt.units'"),
         ('{"dt": {"unit": "hours"}}', "dt.unit = 'hours': input should be 'minor', 'seconds', 'milliseconds' or"),
@@ -54,7 +54,10 @@ def test_two_names_may_be_of_one_field() -> None:
         ('{"alert": {"unit": "minor"}}', "'alert' cannot be in 'minor': it has no unit"),
         ('{"amount": {"zone": "UTC"}}', "'amount' has no pattern and no zone: only dt is a time"),
         ('{"dt": {"zone": "Berlin"}}', "dt.zone = 'Berlin': must be a time zone such as 'UTC' or 'Europe/Berlin'"),
-        ('{"dt": {"pattern": "dd.MM.yy HH:mm"}}', "dt.pattern = 'dd.MM.yy HH:mm': has 'yy', and known are yyyy, MM"),
+        (
+            '{"dt": {"pattern": "dd.MM.yy HH:mm"}}',
+            "dt.pattern = 'dd.MM.yy HH:mm': has 'yy'; the known ones are yyyy",
+        ),
         ('{"accountId": "items[0].id"}', "accountId.from = 'items[0].id': must be a field's name, or names in objects"),
         ('{"accountId": "card."}', "accountId.from = 'card.': must be a field's name, or names in objects such as"),
     ],
@@ -89,8 +92,8 @@ def test_a_pattern_makes_iso_of_its_texts(pattern: str, text: str, iso: str | No
         ("dd.MM.yyyy", "lacks HH, mm"),
         ("dd.dd.MM.yyyy HH:mm", "has 'dd' twice"),
         ("dd.MM.yyyy HH:mm.SSS", "has a fraction without ss"),
-        ("dd.MM.yyyy hh:mm a", "has 'hh', and known are"),
-        ("dd.MM.yyyy 'at HH:mm", "has a quote that does not end"),
+        ("dd.MM.yyyy hh:mm a", "has 'hh'; the known ones are"),
+        ("dd.MM.yyyy 'at HH:mm", "has an unterminated quote"),
     ],
 )
 def test_a_pattern_that_is_no_time_is_refused(pattern: str, reason: str) -> None:

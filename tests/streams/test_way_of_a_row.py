@@ -1,4 +1,4 @@
-"""The way of a row, as CONTRIBUTING.md lists it: each function is there, and the module before it calls it."""
+"""The way of a row, as docs/explanation/code.md lists it: each function is there, and the module before it calls it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import fraudlake
 
 ROOT = Path(fraudlake.__file__).parent
-CONTRIBUTING = ROOT.parent.parent / "CONTRIBUTING.md"
-HOPS = re.findall(r"^\| `(\S+\.py)` \| `(\S+\.py)` `(\w+)` \|", CONTRIBUTING.read_text(), re.MULTILINE)
+PAGE = ROOT.parents[1] / "docs" / "explanation" / "code.md"
+HOPS = re.findall(r"^\| `(\S+\.py)` \| `(\S+\.py)` `(\w+)` \|", PAGE.read_text(), re.MULTILINE)
 
 
 def names(module: str) -> tuple[set[str], set[str]]:

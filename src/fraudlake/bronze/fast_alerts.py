@@ -77,7 +77,7 @@ def parse(value: bytes | None) -> dict[str, Any]:
 def _row(event: dict[str, Any]) -> dict[str, Any]:
     data = event.get("data")
     if not isinstance(data, dict):
-        raise UnreadableError("data is no object")
+        raise UnreadableError("data is not an object")
     row = {}
     for column, fit in _PARSED.items():
         given = event.get(_ATTRIBUTES[column]) if column in _ATTRIBUTES else data.get(column)

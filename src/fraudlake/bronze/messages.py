@@ -303,7 +303,7 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> None:
-    raise UnreadableError(f"{name} is no JSON")
+    raise UnreadableError(f"{name} is not JSON")
 
 
 class _Written(Decimal):

@@ -214,7 +214,7 @@ def score(
     """
     if first is None:
         if last is not None or model_version is not None:
-            raise UsageError("--to and --model-version go with --from")
+            raise UsageError("--to and --model-version need --from")
         _score_new_rows(app, flags)
         return
     from fraudlake.operations.backfill import backfill
@@ -227,7 +227,7 @@ def score(
 
 
 def _score_new_rows(app: App, flags: dict[str, str | None]) -> None:
-    """Score new rows; before the first model, only say so, since a scheduled run is no error then."""
+    """Score new rows; before the first model, only say so, since a scheduled run is not an error then."""
     from fraudlake.model.registry import NoModelError
     from fraudlake.streams import score
 

@@ -35,7 +35,7 @@ def restore(app: App, /, table: str, version: int | None, timestamp: str | None,
 
     restoring.require_table(table)
     if (version is None) == (timestamp is None):
-        raise UsageError(f"restore {table} to which version? give either --version N or --timestamp TIME")
+        raise UsageError(f"no version of {table} is named: give either --version N or --timestamp TIME")
     time = None if timestamp is None else time_of("--timestamp", timestamp)
     # Nothing is created: a restored table must exist.
     lake = app.open_existing()

@@ -227,7 +227,7 @@ def verdict(
     event_id: str | None,
     **flags: str | None,
 ) -> None:
-    """Decide on ITEM: which of its payments are fraud, in silver_verdicts; unsure is no verdict there.
+    """Decide on ITEM: which of its payments are fraud, in silver_verdicts; unsure is not a verdict there.
 
     Fraud are the payments that raised a case, or those of --payment; the others that ITEM is about are genuine. Of an
     account that was drawn, --payment or --all says which ones.
@@ -509,7 +509,7 @@ def separate(
 
     store, name = app.open_store(**flags), analyst or host.user_name()
     event = matters.separate(store, item, name, reason, event_id or review.new_id())
-    app.say(_as_row(event), f"{event.item_id} is no part of {event.merged_into} any more")
+    app.say(_as_row(event), f"{event.item_id} is not part of {event.merged_into} any more")
 
 
 @cli.command(example="fraudlake decisions --from 2026-03-01")

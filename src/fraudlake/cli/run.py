@@ -32,7 +32,7 @@ def run(context: click.Context, /, chosen: str | None, **flags: Any) -> None:
         _run_all(context.obj, {name: value for name, value in flags.items() if name in Settings.model_fields})
     else:
         if flags["retrain_share"] is not None:
-            raise UsageError("--retrain-share goes without --steps: the step train always trains")
+            raise UsageError("--retrain-share cannot be used with --steps: the step train always trains")
         names = steps.names(chosen)
         steps.require_flags(flags, names)
         steps.run(context, names, flags)

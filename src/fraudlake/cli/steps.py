@@ -55,7 +55,7 @@ def names(text: str) -> list[str]:
         if name not in COMMANDS:
             raise UsageError(f"--steps: there is no step '{name}'; there are {', '.join(COMMANDS)}")
         if chosen.count(name) > 1:
-            raise UsageError(f"--steps: {name} is there twice")
+            raise UsageError(f"--steps: {name} is listed twice")
     ordered = [name for name in COMMANDS if name in chosen]
     if chosen != ordered:
         raise UsageError(f"--steps: {','.join(chosen)} is not the order of a run: give {','.join(ordered)}")

@@ -58,7 +58,7 @@ class _Workspace:
     def settings(self, **flags: object) -> Settings:
         settings = self.app.settings(**flags)
         if not settings.is_in_workspace:
-            raise UsageError("which lake? give --catalog and --schema")
+            raise UsageError("no lake is named: give --catalog and --schema")
         return settings
 
 

@@ -15,7 +15,7 @@ Each transaction of ``evidence`` has its part of ``evidence_columns`` as ``colum
 """
 
 IN_EVIDENCE = "evidence_columns"
-"""The column of ``silver_alerts`` that is no field of ``data``."""
+"""The column of ``silver_alerts`` that is not a field of ``data``."""
 TYPE = "fraudlake.alert.v1"
 CONTENT_TYPE = "application/cloudevents+json; charset=UTF-8"
 BATCH_CONTENT_TYPE = "application/cloudevents-batch+json; charset=UTF-8"

@@ -85,7 +85,7 @@ def require_size(size: int) -> None:
     if not size:
         raise UsageError("the file is empty: nothing was written")
     if size > LARGEST:
-        raise UsageError(f"the file has {size:,} bytes, and {LARGEST:,} are the most: nothing was written")
+        raise UsageError(f"the file has {size:,} bytes, and at most {LARGEST:,} are allowed: nothing was written")
 
 
 def _base(name: str) -> str:
@@ -94,5 +94,5 @@ def _base(name: str) -> str:
     if base in ("", ".", ".."):
         raise UsageError("the file has no name: nothing was written")
     if len(base) > _LONGEST:
-        raise UsageError(f"the file's name has {len(base):,} letters, and {_LONGEST} are the most: rename it")
+        raise UsageError(f"the file's name has {len(base):,} letters, and at most {_LONGEST} are allowed: rename it")
     return base

@@ -188,7 +188,7 @@ def around(about: Window, days: int) -> Window:
 
 
 def of_others(store: Store, item: Item, rows: Sequence[Mapping[str, Any]], accounts: Iterable[str]) -> str:
-    """Return the SQL condition that a transaction is not the item's own: a case is no evidence for itself.
+    """Return the SQL condition that a transaction is not the item's own: a case is not evidence for itself.
 
     Args:
         store: the lake's tables.

@@ -210,11 +210,11 @@ def _newest(store: Store, now: datetime, ends_at: datetime) -> datetime | None:
 
 def _require_texts(author: str, reason: str) -> None:
     if not author.strip():
-        raise UsageError("nobody is named who does this: give --author")
+        raise UsageError("no author is named: give --author")
     if not reason.strip():
         raise UsageError("give a reason: nothing was written")
     if len(reason) > _LONGEST:
-        raise UsageError(f"the reason has {len(reason):,} characters, and {_LONGEST:,} are the most: shorten it")
+        raise UsageError(f"the reason has {len(reason):,} characters, and at most {_LONGEST:,} are allowed: shorten it")
 
 
 def _insert(store: Store, row: dict[str, Any]) -> None:

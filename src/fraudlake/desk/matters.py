@@ -123,7 +123,7 @@ def separate(
     def make(before: State) -> Event:
         named = _case(store, name)
         if named.part is None:
-            raise UsageError(f"{name} is no part of another case")
+            raise UsageError(f"{name} is not part of another case")
         whole = review.state(review.of_items(store, named.item.names), before.time)
         if both := whole.decided.intersection(named.part.transaction_ids):
             raise FraudlakeError(

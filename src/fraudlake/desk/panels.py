@@ -95,7 +95,7 @@ def _keys(store: Store, panel: Panel, item: Item, rows: Iterable[Mapping[str, An
 
 def _shown(store: Store, panel: Panel, key: Any) -> Shown:
     if key is None:
-        wrong = f"'{panel.entity}' is no declared entity whose key is one column: see [entities] of the settings"
+        wrong = f"'{panel.entity}' is not a declared entity with a key of one column: see [entities] of the settings"
         return Shown(panel.title, panel.entity, "", error=wrong)
     try:
         found = _in_time(store, panel.statement(value(key), ROWS + 1), panel.words)

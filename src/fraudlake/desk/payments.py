@@ -38,7 +38,7 @@ def require_days(store: Store, known: Window, first: date | None, last: date | N
     """
     if (first and first > known.last) or (last and last < known.first):
         raise UsageError(
-            f"{wanted}: the transactions of {store.name} are of {known.first} to {known.last}: give days of these"
+            f"{wanted}: the transactions of {store.name} are of {known.first} to {known.last}: give days within these"
         )
 
 

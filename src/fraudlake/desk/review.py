@@ -614,11 +614,11 @@ def _next(wanted: Wanted, events: Sequence[Event], now: datetime | None) -> Even
 
 def _require_valid(event: Event) -> None:
     if not event.analyst.strip():
-        raise UsageError("nobody is named who does this: give --analyst")
+        raise UsageError("no analyst is named: give --analyst")
     for name, longest in LONGEST.items():
         given = len(getattr(event, name) or "")
         if given > longest:
-            raise UsageError(f"the {name} has {given:,} characters, and {longest:,} are the most: shorten it")
+            raise UsageError(f"the {name} has {given:,} characters, and at most {longest:,} are allowed: shorten it")
 
 
 def of_items(store: Store, names: Iterable[str]) -> list[Event]:

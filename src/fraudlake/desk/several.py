@@ -58,7 +58,7 @@ def require_few(names: Iterable[str]) -> None:
     """
     count = len([*names])
     if count > MOST:
-        raise UsageError(f"{count} items are chosen, and {MOST} at once are the most: nothing was written")
+        raise UsageError(f"{count} items are chosen, and at most {MOST} are allowed at once: nothing was written")
 
 
 def event_id(form_id: str, said: Iterable[object], name: str) -> str:

@@ -77,15 +77,15 @@ def _require_idle(lake: Lake) -> None:
         for step in lag.unread(lake, table):
             raise FraudlakeError(
                 f"{step} has not read all of {table.name}: run '{lag.command_of(step)}' to its end first, "
-                f"or remove {lake.checkpoint(step).folder} where it is not needed any more"
+                f"or remove {lake.checkpoint(step).folder} if it is not needed any more"
             )
         if lake.folder and lake.detail(table).clustering_columns:
             raise FraudlakeError(f"{table.name} has liquid clustering: its log cannot be rewritten here")
     note = RebuildNote.of(lake)
     if note is not None:
-        raise FraudlakeError(f"a replay of days was cut: run '{note.command}', which finishes it, first")
+        raise FraudlakeError(f"a replay of days was interrupted: run '{note.command}' first to finish it")
     if replay.unfinished(lake):
-        raise FraudlakeError("a replay was cut: run 'fraudlake quarantine --replay', which finishes it, first")
+        raise FraudlakeError("a replay was interrupted: run 'fraudlake quarantine --replay' first to finish it")
 
 
 def _erase_leftovers(lake: Lake, folder: Path) -> None:

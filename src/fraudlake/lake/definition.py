@@ -140,7 +140,7 @@ def require_known(settings: Settings, name_of_lake: str) -> None:
         for column in columns:
             if column not in known:
                 raise UsageError(
-                    f"entities: {name} is keyed by {column}, which is no column of {name_of_lake}; declared are "
+                    f"entities: {name} is keyed by {column}, which is not a column of {name_of_lake}; declared are "
                     f"{', '.join(known)}: declare it in [columns], or leave {name} out"
                 )
     require_declared(settings.features, settings.columns, settings.entities, settings.flink_delay)

@@ -32,7 +32,7 @@ def mark(root: Path) -> None:
 
 
 def require(root: Path) -> None:
-    """Refuse a folder that is no lake of this format.
+    """Refuse a folder that is not a lake of this format.
 
     Raises:
         UsageError: it is not a folder, cannot be used, or has a character in its path that Delta refuses.

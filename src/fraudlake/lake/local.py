@@ -100,7 +100,7 @@ class LocalLake(Lake):
         return self.session
 
     def _require(self, change: Change | None) -> None:
-        """Refuse a root that is no lake of this format, or has no bronze; make empty tables for other missing ones."""
+        """Refuse a root that is not a lake of this format, or has no bronze; make other missing tables."""
         lake_format.require(self.root)
         missing = [table for table in contents.TABLES if not self.has(table)]
         for table in missing:

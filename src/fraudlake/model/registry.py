@@ -249,7 +249,7 @@ class Registry:
         champion = self.required_champion()
         if champion.replaced is None:
             raise FraudlakeError(
-                f"version {champion.number} of model '{self._name}' replaced no version: there is nothing to go back to"
+                f"version {champion.number} of model '{self._name}' did not replace a version: it is the first champion"
             )
         return self.version(champion.replaced)
 
@@ -288,7 +288,7 @@ class Registry:
         missing = model.lacks(self._computed)
         if missing:
             raise OutdatedModelError(
-                f"{what} asks for features that the lake does not have ({', '.join(missing)}): "
+                f"{what} needs features that the lake does not have ({', '.join(missing)}): "
                 "train again with 'fraudlake train', or declare them with 'fraudlake features apply'"
             )
         return model

@@ -201,7 +201,7 @@ def _decoded(file: Path, content: bytes, encoding: str | None) -> str:
         advice = "name another with --encoding" if encoding else "name its encoding, such as --encoding cp1252"
         raise UsageError(f"{file}: is not {error.encoding} at byte {error.start}: {advice}") from None
     except LookupError:
-        raise UsageError(f"--encoding {encoding} is no encoding that Python knows") from None
+        raise UsageError(f"--encoding {encoding} is not an encoding that Python knows") from None
 
 
 def _rows(raw: _Raw, of: Format, written: datetime) -> pa.Table:
@@ -286,7 +286,7 @@ def _amounts(raw: _Raw, column: pa.ChunkedArray) -> pa.Array:
         return column.cast(pa.float64()).combine_chunks()
     texts = pc.utf8_trim_whitespace(_text(column))
     if (at := pc.index(pc.match_substring_regex(texts, _AMOUNT), False).as_py()) >= 0:
-        raise UsageError(f"{raw.row(at)}: amount '{texts[at].as_py()}' is no amount such as 1234.50")
+        raise UsageError(f"{raw.row(at)}: amount '{texts[at].as_py()}' is not an amount such as 1234.50")
     return pc.replace_substring(texts, ",", ".").cast(pa.float64())
 
 
@@ -317,7 +317,7 @@ def _times(
     if wrong := next((text for text, time in parsed.items() if time is None), None):
         wanted = pattern or f"YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; {flag} names another"
         row = raw.row(pc.index(texts, wrong).as_py())
-        raise UsageError(f"{row}: {name} '{wrong}' is no date of the pattern {wanted}")
+        raise UsageError(f"{row}: {name} '{wrong}' does not match the date pattern {wanted}")
     times = pa.array([parsed[text] for text in known], kind)
     return times.take(pc.index_in(texts, pa.array(known, pa.string())))
 

@@ -99,7 +99,7 @@ def require_column(lake: Lake, reference: str | None) -> None:
     """
     if reference is not None and reference not in lake.settings.columns:
         declared = ", ".join(lake.settings.columns) or "none"
-        raise UsageError(f"--reference {reference} is no declared column: the lake has {declared}")
+        raise UsageError(f"--reference {reference} is not a declared column: the lake has {declared}")
 
 
 def _is_by_reference(rows: pa.Table) -> pa.ChunkedArray:

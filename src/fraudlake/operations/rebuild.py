@@ -211,7 +211,7 @@ def _cut_versions(lake: Lake, days: _Days, apply: bool) -> dict[str, int]:
     if note is None:
         return {}
     if not apply or (note.first, note.last) != (days.first, days.last):
-        raise FraudlakeError(f"a replay was cut: run '{note.command}', which finishes it, first")
+        raise FraudlakeError(f"a replay was interrupted: run '{note.command}' first to finish it")
     return note.versions
 
 
@@ -236,9 +236,9 @@ def _require_caught_up(lake: Lake, rules: RuleSet) -> None:
         steps.append(("score", _SILVER))
     for step, table in steps:
         if lake.checkpoint(step).is_new or step in lag.unread(lake, table):
-            raise FraudlakeError(f"{step} has still to read {table.name}: run '{lag.command_of(step)}' first")
+            raise FraudlakeError(f"{step} has not read all of {table.name}: run '{lag.command_of(step)}' first")
     if replay.unfinished(lake):
-        raise FraudlakeError("a replay of the quarantine was cut: run 'fraudlake quarantine --replay' first")
+        raise FraudlakeError("a replay of the quarantine was interrupted: run 'fraudlake quarantine --replay' first")
 
 
 @contextmanager

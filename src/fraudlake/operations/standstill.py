@@ -30,7 +30,7 @@ def standstill(lake: Lake) -> Iterator[None]:
         for step in steps:
             if lake.checkpoint(step).pending_batch() is not None:
                 raise FraudlakeError(
-                    f"{step} was cut within a micro-batch: run '{lag.command_of(step)}', which finishes it, first"
+                    f"{step} was interrupted within a micro-batch: run '{lag.command_of(step)}' first to finish it"
                 )
         yield
 

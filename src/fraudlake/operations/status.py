@@ -127,7 +127,7 @@ class Status:
                 f"{self.cut_replays} replays were cut: run 'fraudlake quarantine --replay', which finishes them"
             )
         if self.cut_replay_of_days:
-            gaps.append(f"a replay of days was cut: run '{self.cut_replay_of_days}', which finishes it")
+            gaps.append(f"a replay of days was interrupted: run '{self.cut_replay_of_days}', which finishes it")
         if self.unfinished_removals:
             gaps.append(
                 f"the removal of {counted(self.unfinished_removals, 'account')} has not finished: repeat "

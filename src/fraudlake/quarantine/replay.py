@@ -73,7 +73,7 @@ def replay(lake: Lake, rule: str | None, replacements: Mapping[str, str]) -> Rep
         if lake.checkpoint("refine").pending_batch() is not None:
             # Silver may still lack rows of its micro-batch, with the ids of rows that the replay would move.
             raise FraudlakeError(
-                "refine was cut within a micro-batch: run 'fraudlake refine', which finishes it, first"
+                "refine was interrupted within a micro-batch: run 'fraudlake refine' first to finish it"
             )
         finished = finish(lake)
         rows = lake.read(tables.SILVER_QUARANTINE)

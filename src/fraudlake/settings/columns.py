@@ -58,7 +58,7 @@ def _columns(value: object) -> object:
                 "fills: name its field in [payload] (docs/how-to/schema-evolution.md, 'Other names and units')"
             )
         if name.lower() in reserved:
-            raise ValueError(f"'{name}' is a column of the lake's own: name it otherwise, and the field in 'from'")
+            raise ValueError(f"'{name}' is a column of the lake's own: give it another name, and its field in 'from'")
         if name.lower() in (other.lower() for other in columns):
             raise ValueError(f"'{name}' is declared twice, as names in other case are the same: rename one")
         if not isinstance(column, str | dict | DeclaredColumn):

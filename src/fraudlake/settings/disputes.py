@@ -33,7 +33,7 @@ def _fields(value: object) -> object:
     for name, is_given, source in pairs:
         if not is_given or name not in NAMES:
             part = f"{name}={source}" if is_given else name
-            raise ValueError(f"'{part}' is no NAME=FIELD with one of the names {', '.join(NAMES)}")
+            raise ValueError(f"'{part}' is not NAME=FIELD with one of the names {', '.join(NAMES)}")
     return {name: source for name, _, source in pairs}
 
 

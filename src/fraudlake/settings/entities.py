@@ -22,7 +22,7 @@ def _entities(value: object) -> object:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             raise ValueError(f"'{name}' must be of lower-case letters, digits and underscores, and begin with a letter")
         if name == ACCOUNT:
-            raise ValueError(f"'{name}' is always there: leave it out")
+            raise ValueError(f"'{name}' is always declared: leave it out")
         listed = [columns] if isinstance(columns, str) else columns
         if not isinstance(listed, list | tuple) or not listed or not all(isinstance(one, str) for one in listed):
             raise ValueError(f"'{name}' must be a column, or a list of columns")

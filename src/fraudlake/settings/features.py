@@ -73,7 +73,7 @@ class DeclaredFeature(Feature):
         if self.tiles > _MOST_TILES:
             raise ValueError(
                 f"'{self.name}' needs {self.tiles:,} tiles of {durations.text(timedelta(seconds=self.size))} for each "
-                f"{self.entity}, and {_MOST_TILES:,} are the most: shorten the delay, or lengthen the window"
+                f"{self.entity}, and at most {_MOST_TILES:,} are allowed: shorten the delay, or lengthen the window"
             )
         return self
 
@@ -95,7 +95,7 @@ def _names_are_distinct(features: tuple[DeclaredFeature, ...]) -> tuple[Declared
     names = [feature.name for feature in features]
     for name in names:
         if name in own:
-            raise ValueError(f"'{name}' is a column of the lake's own: name the feature otherwise")
+            raise ValueError(f"'{name}' is a column of the lake's own: give the feature another name")
         if names.count(name) > 1:
             raise ValueError(f"'{name}' is declared twice: rename one")
     return features
@@ -159,7 +159,7 @@ def require_declared(
     for feature in features:
         where = f"features: {feature.name}"
         if feature.name in (name.lower() for name in columns):
-            raise UsageError(f"{where} is a declared column, too: name the feature otherwise")
+            raise UsageError(f"{where} is a declared column, too: give the feature another name")
         if feature.entity != ACCOUNT and feature.entity not in entities:
             declared = ", ".join((ACCOUNT, *entities))
             raise UsageError(

@@ -80,19 +80,19 @@ def _check(title: str, query: str) -> None:
     """Refuse a text that is not a single SELECT with the key in it; no value of the key may change that."""
     parts = [match[0] for match in _PART.finditer(query)]
     if not re.match(r"\s*SELECT\b", query, re.IGNORECASE):
-        raise ValueError(f"panel '{title}': a query begins with SELECT")
+        raise ValueError(f"panel '{title}': a query must begin with SELECT")
     for part in parts:
         if part in _FORBIDDEN:
             raise ValueError(f"panel '{title}': a query has no {_FORBIDDEN[part]}")
     if ":key" not in parts:
-        raise ValueError(f"panel '{title}': a query has :key, the account or key that it is about")
+        raise ValueError(f"panel '{title}': a query must have :key, the account or key that it is about")
     depth = 0
     for part in parts:
         depth += {"(": 1, ")": -1}.get(part, 0)
         if depth < 0:
             break
     if depth:
-        raise ValueError(f"panel '{title}': a query has as many closing as opening brackets")
+        raise ValueError(f"panel '{title}': the query's brackets do not match")
 
 
 class Panels(BaseModel):

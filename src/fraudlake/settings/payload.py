@@ -94,7 +94,7 @@ def _fields(value: object) -> object:
 
 def _field(name: str, given: object) -> object:
     if name not in NAMES:
-        raise ValueError(f"'{name}' is no field that can be taken from another one; those are {', '.join(NAMES)}")
+        raise ValueError(f"'{name}' cannot come from another field; only {', '.join(NAMES)} can")
     if not isinstance(given, str | dict | PayloadField):
         raise ValueError(f"'{name}' must be a field's name, or a table of 'from' and its unit or form")
     if isinstance(given, str):

@@ -32,7 +32,7 @@ def _java_options(text: str) -> str:
     try:
         words = shlex.split(text)
     except ValueError:
-        raise ValueError("has a quote without its other one") from None
+        raise ValueError("has an unmatched quote") from None
     if any(word.startswith("-Xmx") for word in words):
         raise ValueError("-Xmx has its own setting: driver_memory")
     return text

@@ -38,7 +38,7 @@ def as_regex(pattern: str) -> tuple[str, str]:
         groups.append("S" if letters.startswith("S") else "X" if letters.startswith("X") else letters)
         regex += _of_letters(letters)
     if end != len(pattern):
-        raise ValueError("has a quote that does not end")
+        raise ValueError("has an unterminated quote")
     return regex, _template(groups)
 
 
@@ -48,7 +48,7 @@ def _of_letters(letters: str) -> str:
         return known[letters]
     if set(letters) == {"S"} and len(letters) <= 9:
         return rf"(\d{{{len(letters)}}})"
-    raise ValueError(f"has '{letters}', and known are yyyy, MM, dd, HH, mm, ss, S to SSSSSSSSS, X, XX and XXX")
+    raise ValueError(f"has '{letters}'; the known ones are yyyy, MM, dd, HH, mm, ss, S to SSSSSSSSS, X, XX and XXX")
 
 
 def _template(groups: list[str]) -> str:

@@ -215,7 +215,7 @@ def test_a_trusted_proxy_names_who_decides(root: Path, peer: str) -> None:
 @pytest.mark.parametrize("peer", ["10.2.0.1", "127.0.0.2", "::1", "::ffff:10.2.0.1", "testclient"])
 def test_nobody_but_a_trusted_proxy_names_a_person(root: Path, peer: str) -> None:
     answer = behind_a_proxy(root, of_team(), peer).get("/", headers={"x-forwarded-user": "anna"})
-    assert answer.status_code == 403 and f"open https://desk.example: {peer} is no proxy" in answer.text
+    assert answer.status_code == 403 and f"open https://desk.example: {peer} is not a proxy" in answer.text
 
 
 @pytest.mark.parametrize("names", [[], [""], ["  "], ["mallory", "anna"]])
@@ -287,7 +287,7 @@ def test_a_reader_reads_and_does_not_decide(browse: Open, root: Path) -> None:
     assert "you may read" in page and '<form method="post"' not in page
     fields = {**analyst.form(CASE, TAKE), "form": _token(reader)}
     answer = reader.post(TAKE, data=fields)
-    assert answer.status_code == 403 and "analysts decide" in answer.text
+    assert answer.status_code == 403 and "may only read: ask to become an analyst" in answer.text
     assert events(root) == 0
 
 

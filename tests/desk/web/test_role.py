@@ -94,7 +94,9 @@ def test_a_file_says_who_is_what(people: Path) -> None:
         Role.ANALYST,
         Role.LEAD,
     ]
-    with pytest.raises(RefusedError, match=r"^eve is in none of the lists of people\.toml: ask who runs the desk$"):
+    with pytest.raises(
+        RefusedError, match=r"^eve is in none of the lists of people\.toml: ask the person who runs the desk$"
+    ):
         roles.role("eve", ())
 
 
@@ -131,7 +133,7 @@ def test_a_file_that_is_broken_lets_nobody_in_until_it_is_corrected(root: Path, 
         ('analysts = "anna"', "analysts must be a list of names"),
         ("leads = [1]", "leads must be a list of names"),
         ('readers = [" "]', "readers must be a list of names"),
-        ('bosses = ["anna"]', "there are the lists readers, analysts and leads, and not bosses"),
+        ('bosses = ["anna"]', "the lists are readers, analysts and leads, not bosses"),
         ('analysts = ["anna"]\nleads = ["anna"]', "'anna' is listed twice"),
         ("analysts = [", "Unexpected end|Invalid value|Unclosed array"),
     ],

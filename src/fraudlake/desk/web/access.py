@@ -218,7 +218,7 @@ class ProxyAccess(Access):
         """Return the person whom a trusted proxy names."""
         peer = request.client.host if request.client else ""
         if not self.is_proxy(peer):
-            raise RefusedError(f"open {self._public}: {peer} is no proxy that this desk trusts (trusted_proxies)")
+            raise RefusedError(f"open {self._public}: {peer} is not a proxy that this desk trusts (trusted_proxies)")
         name, groups = self._of_proxy(request, self._header), ""
         if self._groups_header:
             groups = self._of_proxy(request, self._groups_header, is_required=False)

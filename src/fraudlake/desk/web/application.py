@@ -47,7 +47,16 @@ def application(site: Site) -> ASGIApp:
     def refused(request: Request, error: Exception) -> Response:
         return _error(site, request, error)
 
-    modules = (queue_page, several_page, attachment_page, case_page, rules_page, people_page, health_page, report_page)
+    modules = (
+        queue_page,
+        several_page,
+        attachment_page,
+        case_page,
+        rules_page,
+        people_page,
+        health_page,
+        report_page,
+    )
     routes = [Route("/static/{name}", _static(site)), *(route for module in modules for route in module.routes(site))]
     handlers = dict.fromkeys((FraudlakeError, HTTPException, Exception), refused)
     return Guard(Starlette(routes=routes, exception_handlers=handlers), site.access, refused)

@@ -141,7 +141,7 @@ async def _limited(request: Request, most: int, refusal: str) -> AsyncGenerator[
 
 def _require_analyst(person: Person) -> None:
     if not person.may_decide:
-        raise RefusedError(f"{person.name} may read, and analysts decide: ask to become one")
+        raise RefusedError(f"{person.name} may only read: ask to become an analyst")
 
 
 async def read_of_lead(request: Request, access: Access) -> Fields:
@@ -152,5 +152,5 @@ async def read_of_lead(request: Request, access: Access) -> Fields:
     """
     fields = await read(request, access)
     if not request.state.person.may_suppress:
-        raise RefusedError(f"{request.state.person.name} may decide, and leads suppress rules: ask one")
+        raise RefusedError(f"{request.state.person.name} may not suppress rules: ask a lead")
     return fields

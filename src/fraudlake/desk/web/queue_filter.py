@@ -49,7 +49,7 @@ _TITLES = {
 
 @dataclass(frozen=True)
 class QueueFilter:
-    """The conditions and the order from the query of an address; an empty text is no condition."""
+    """The conditions and the order from the query of an address; an empty text is not a condition."""
 
     state: str = ""
     """One of :data:`STATES`."""

@@ -82,7 +82,7 @@ class RoleByFile(Roles):
         except UsageError as error:
             raise RefusedError(f"nobody is let in until this is corrected: {error}") from None
         if role is None:
-            raise RefusedError(f"{name} is in none of the lists of {self._file.name}: ask who runs the desk")
+            raise RefusedError(f"{name} is in none of the lists of {self._file.name}: ask the person who runs the desk")
         return role
 
     def _read(self) -> dict[str, Role]:
@@ -114,5 +114,5 @@ def _roles(content: dict[str, object]) -> dict[str, Role]:
                 raise ValueError(f"'{name}' is listed twice")
             roles[name] = role
     if content:
-        raise ValueError(f"there are the lists readers, analysts and leads, and not {', '.join(content)}")
+        raise ValueError(f"the lists are readers, analysts and leads, not {', '.join(content)}")
     return roles
