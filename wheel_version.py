@@ -15,13 +15,13 @@ def version(root: Path = ROOT) -> str:
     Compute keeps a wheel that it has installed, and takes another one of the same name and version for the same
     (databricks/cli issues 1621 and 2477). The segment begins with a letter: PEP 440 drops a number's leading zeros.
     """
-    package = root / "src" / "fraudlake"
-    own = re.search(r'^__version__ = "(.+)"$', (package / "__init__.py").read_text(), re.MULTILINE)
+    module = root / "src" / "fraudlake" / "__init__.py"
+    own = re.search(r'^__version__ = "(.+)"$', module.read_text(), re.MULTILINE)
     if own is None:
-        raise ValueError(f"{package / '__init__.py'} has no __version__")
+        raise ValueError(f"{module} has no __version__")
     files = {
         file.relative_to(root).as_posix(): file.read_bytes()
-        for file in [root / "pyproject.toml", *package.rglob("*")]
+        for file in [root / "pyproject.toml", *(root / "src").rglob("*")]
         if file.is_file() and "__pycache__" not in file.parts
     }
     content = hashlib.sha256()

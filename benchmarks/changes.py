@@ -92,7 +92,7 @@ class Run:
 
     def command(self, *parameters: str) -> None:
         """Run a command to its end."""
-        program = [sys.executable, "-m", "fraudlake", "--lake", str(self.lake), *parameters]
+        program = [sys.executable, "-m", "fraudlake_cli", "--lake", str(self.lake), *parameters]
         with (self.work / "output").open("a") as output:
             subprocess.run(
                 program, check=True, env={**os.environ, **OPTIONS, **self.environment}, stdout=output, stderr=output

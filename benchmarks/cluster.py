@@ -18,9 +18,10 @@ from pathlib import Path
 
 from benchmarks.usage import Usage, measured
 from benchmarks.whole_job import ACCOUNTS, SPAN, STEPS
-from fraudlake import simulator, tables
+from fraudlake import tables
 from fraudlake.lake import open_lake
 from fraudlake.settings import Settings
+from fraudlake_tools import simulator
 from tests.integration import cluster
 
 EXECUTORS = '{"spark.executor.memory": "1500m"}'
@@ -54,7 +55,7 @@ def main() -> None:
 def usage(master: str, lake: Path, step: str) -> Usage:
     """Run a step to its end; the cluster's processes count, too."""
     environment = {**os.environ, "FRAUDLAKE_SPARK_MASTER": master, "FRAUDLAKE_SPARK_OPTIONS": EXECUTORS}
-    command = [sys.executable, "-m", "fraudlake", "--lake", str(lake), step]
+    command = [sys.executable, "-m", "fraudlake_cli", "--lake", str(lake), step]
     with (lake / "output").open("a") as output, measured() as used:
         subprocess.run(command, check=True, env=environment, stdout=output, stderr=output)
     return used

@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 
 from benchmarks.usage import processor_seconds
-from fraudlake import simulator
-from fraudlake.cli import cli
+from fraudlake_cli.commands import cli
+from fraudlake_tools import simulator
 from tests.standin.process import Workspace, running
 from tests.standin.workspace import CATALOG, SCHEMA
 

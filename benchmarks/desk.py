@@ -24,13 +24,13 @@ from deltalake import DeltaTable, write_deltalake
 from starlette.testclient import TestClient
 
 from fraudlake import tables
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.web import server
-from fraudlake.desk.web.application import application
-from fraudlake.desk.web.role import Role
 from fraudlake.lake import lake_format
 from fraudlake.settings import Settings
 from fraudlake.tables import Table
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.web import server
+from fraudlake_desk.web.application import application
+from fraudlake_desk.web.role import Role
 
 FIRST, DAYS, ACCOUNTS, TERMINALS, CASES, QUEUE = date(2026, 3, 1), 30, 200_000, 10_000, 20_000, 100
 QUEUES = 10

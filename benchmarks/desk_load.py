@@ -31,9 +31,9 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from benchmarks import desk
 from fraudlake import tables
-from fraudlake.desk import review
-from fraudlake.desk.local_store import LocalStore
 from fraudlake.settings import Settings
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.review import review
 
 HEADER = "X-Forwarded-User"
 QUEUE_SHARE = 0.25
@@ -170,7 +170,18 @@ def serve(root: Path) -> tuple[subprocess.Popen[str], int]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     flags = ["--user-header", HEADER, "--trusted-proxies", "127.0.0.1", "--public-url", f"http://127.0.0.1:{port}"]
-    command = [sys.executable, "-m", "fraudlake", "--lake", str(root), "--json", "desk", "--port", str(port), *flags]
+    command = [
+        sys.executable,
+        "-m",
+        "fraudlake_cli",
+        "--lake",
+        str(root),
+        "--json",
+        "desk",
+        "--port",
+        str(port),
+        *flags,
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     process.stdout.readline()
@@ -213,7 +224,7 @@ def main() -> None:
     root = given.folder or Path(tempfile.mkdtemp(prefix="fraudlake-desk-"))
     if not (root / "lake.json").exists():
         desk.make(root, given.transactions)
-        subprocess.run([sys.executable, "-m", "fraudlake", "--lake", str(root), "optimize"], check=True)
+        subprocess.run([sys.executable, "-m", "fraudlake_cli", "--lake", str(root), "optimize"], check=True)
     for table in (tables.SILVER_REVIEW_EVENTS, tables.SILVER_VERDICTS):
         shutil.rmtree(root / "tables" / table.name, ignore_errors=True)
     store = LocalStore(Settings(lake=root))

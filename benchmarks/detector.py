@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fraudlake import simulator, tables
+from fraudlake import tables
 from fraudlake.detection import alerts as silver_alerts
 from fraudlake.lake import Lake, open_lake
 from fraudlake.lake.appender import Appender
@@ -25,6 +25,7 @@ from fraudlake.rules.kinds import Rule
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.settings import Settings
 from fraudlake.streams import stream
+from fraudlake_tools import simulator
 
 FILE_ROWS = 1_000_000
 

@@ -13,11 +13,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fraudlake import simulator, tables
+from fraudlake import tables
 from fraudlake.lake import Lake, open_lake
 from fraudlake.settings import Settings
 from fraudlake.sources.landing_folder import landing_folder
 from fraudlake.streams import ingest, stream
+from fraudlake_tools import simulator
 
 
 def seconds(lake: Lake) -> float:

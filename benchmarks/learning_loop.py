@@ -31,10 +31,10 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.learning_worlds import World, handbook, simulated, taken
-from fraudlake.desk import draw, missed, queue
 from fraudlake.errors import FraudlakeError
 from fraudlake.model import search
 from fraudlake.model.classifier import Classifier
+from fraudlake_desk.queue import draw, missed, queue
 
 LABEL_DELAY = 7
 """Days after which a verdict is known."""

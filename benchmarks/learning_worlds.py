@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 
 from benchmarks import handbook_data
 from benchmarks.handbook import EXAMPLE
-from fraudlake import settings, simulator
+from fraudlake import settings
 from fraudlake.model import history
 from fraudlake.model.history import Rows
 from fraudlake.settings import Settings
+from fraudlake_tools import simulator
 
 DAY = 86_400_000_000
 START = date(2026, 1, 5)

@@ -20,12 +20,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.usage import processor_seconds
-from fraudlake import simulator, tables
+from fraudlake import tables
 from fraudlake.lake import Lake, open_lake
 from fraudlake.model import features, training, verdicts
 from fraudlake.model.registry import Registry
 from fraudlake.settings import Settings
 from fraudlake.streams import score, stream
+from fraudlake_tools import simulator
 from tests.traffic import add_to_silver
 
 FILES = 10

@@ -34,9 +34,9 @@ from typing import Any
 import numpy as np
 from confluent_kafka import Producer
 
-from fraudlake.realtime import lane, rules, session
 from fraudlake.rules import rule_file
 from fraudlake.settings import Settings
+from fraudlake_lane import lane, rules, session
 from tests import oracle
 from tests.integration.broker import Broker
 

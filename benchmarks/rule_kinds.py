@@ -26,14 +26,14 @@ import pyarrow.parquet as pq
 from benchmarks.detector import measure, prepared
 from fraudlake.bronze.calendar import MICROSECOND
 from fraudlake.detection import backtest
-from fraudlake.match_recognize import rows
-from fraudlake.match_recognize.expressions import Column
-from fraudlake.match_recognize.values import STRING
 from fraudlake.rules import windows
 from fraudlake.rules.kinds import Rule
 from fraudlake.rules.kinds.pattern import PatternRule
 from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.settings import Settings
+from fraudlake_patterns import rows
+from fraudlake_patterns.expressions import Column
+from fraudlake_patterns.values import STRING
 
 PATTERNS = {
     "fixed": "PATTERN (A B C) WITHIN INTERVAL '10' MINUTE "

@@ -10,12 +10,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from fraudlake import simulator, tables
+from fraudlake import tables
 from fraudlake.lake import Lake, open_lake
 from fraudlake.operations import maintenance
 from fraudlake.settings import Settings
 from fraudlake.sources.landing_folder import landing_folder
 from fraudlake.streams import ingest, stream
+from fraudlake_tools import simulator
 
 
 def show(lake: Lake, when: str) -> None:

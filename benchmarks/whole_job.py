@@ -32,7 +32,7 @@ import psutil
 
 from benchmarks.deployed import there
 from benchmarks.usage import Usage, measured
-from fraudlake import simulator
+from fraudlake_tools import simulator
 from tests.standin.process import running
 
 STEPS = ("ingest", "refine", "detect", "aggregate", "train", "score", "optimize")
@@ -64,7 +64,7 @@ class Code:
         return option in ended.stdout
 
     def fraudlake(self, *parameters: str, **options: Any) -> subprocess.CompletedProcess[Any]:
-        program = [sys.executable, "-m", "fraudlake", *parameters]
+        program = [sys.executable, "-m", "fraudlake_cli", *parameters]
         return subprocess.run(program, env={**os.environ, **self.environment}, check=True, **options)
 
 

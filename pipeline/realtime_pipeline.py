@@ -13,10 +13,11 @@ from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from fraudlake import secret, settings
+from fraudlake import settings
 from fraudlake.errors import UsageError
 from fraudlake.kafka import client
-from fraudlake.realtime import alerts, messages, neighbours, rules, session
+from fraudlake.settings import secret
+from fraudlake_lane import alerts, messages, neighbours, rules, session
 
 spark = SparkSession.active()
 NAMES = (

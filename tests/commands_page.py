@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from fraudlake.cli import cli
-from fraudlake.cli.app import App
+from fraudlake_cli.app import App
+from fraudlake_cli.commands import cli
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "commands.md"
 _HEAD = """# Commands

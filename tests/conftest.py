@@ -187,7 +187,7 @@ LocalLake.writer = Lake.writer
 """A Python program that begins so has Spark write the tables of local lakes, as in a workspace."""
 PROGRAM = {
     "delta-rs": (str(Path(sys.executable).with_name("fraudlake")),),
-    "spark": (sys.executable, "-c", f"{BY_SPARK}from fraudlake.cli import main; main()"),
+    "spark": (sys.executable, "-c", f"{BY_SPARK}from fraudlake_cli.main import main; main()"),
 }
 """The command line as a process of its own, by :func:`each_writer`."""
 
@@ -224,7 +224,7 @@ def land_flink(folder: Path, name: str) -> None:
 
 def run(lake: Path, *arguments: str) -> None:
     """Call the command line in this process."""
-    from fraudlake.cli import cli
+    from fraudlake_cli.commands import cli
 
     cli.main(["--lake", str(lake), *arguments], standalone_mode=False)
 
@@ -235,7 +235,7 @@ FraudlakeHere = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture
 def fraudlake_here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> FraudlakeHere:
     """Run the program in this process, which has loaded it; it returns what a separate process would."""
-    from fraudlake.cli import main
+    from fraudlake_cli.main import main
 
     def run_(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         with monkeypatch.context() as patch:

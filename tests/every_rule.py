@@ -8,13 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fraudlake import simulator, tables
+from fraudlake import tables
 from fraudlake.detection import rule_table
 from fraudlake.lake import Lake, open_lake
 from fraudlake.model import search, training, verdicts
 from fraudlake.rules.kinds import RULE
 from fraudlake.settings import Settings
 from fraudlake.streams import aggregate, detect, ingest, refine, score, stream
+from fraudlake_tools import simulator
 
 ROWS, DAYS = 9_000, 6
 TRAFFIC = simulator.Traffic(accounts=30, rate=ROWS / DAYS / 86_400, fraud=0.03, bad=0.005, columns=True)

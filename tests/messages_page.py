@@ -12,7 +12,7 @@ from pathlib import Path
 import fraudlake
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "messages.md"
-SOURCE = Path(fraudlake.__file__).parent
+SOURCE = Path(fraudlake.__file__).parents[1]
 _HEAD = """# Messages
 
 Every line with which a command refuses or fails (`fraudlake: …` on standard error, exit code 1 or 2), and every line
@@ -23,68 +23,89 @@ runbook](../how-to/runbook.md) begins from symptoms.
 AREAS = {
     "Machine and environment": (
         (
-            "cli/main.py",
-            "cli/doctor.py",
-            "host.py",
-            "python_path.py",
-            "lake/jars.py",
-            "lake/java.py",
-            "lake/session.py",
-            "lake/opening.py",
+            "fraudlake_cli/main.py",
+            "fraudlake_cli/commands/doctor.py",
+            "fraudlake/process/host.py",
+            "fraudlake/process/python_path.py",
+            "fraudlake/lake/jars.py",
+            "fraudlake/lake/java.py",
+            "fraudlake/lake/session.py",
+            "fraudlake/lake/opening.py",
         ),
         "`fraudlake doctor`; [machines and containers](../how-to/machines.md)",
     ),
     "Flags and calls": (
-        ("cli", "operations/backfill.py", "operations/lineage.py", "streams/score.py"),
+        (
+            "fraudlake_cli",
+            "fraudlake/operations/backfill.py",
+            "fraudlake/operations/lineage.py",
+            "fraudlake/streams/score.py",
+        ),
         "`fraudlake COMMAND --help`; [commands](commands.md)",
     ),
     "Settings": (
-        ("settings", "values.py", "durations.py", "toml_file.py", "text_file.py", "secret.py"),
+        (
+            "fraudlake/settings",
+            "fraudlake/values.py",
+            "fraudlake/text/durations.py",
+            "fraudlake/text/toml_file.py",
+            "fraudlake/text/text_file.py",
+        ),
         "`fraudlake define`; [settings](settings.md)",
     ),
     "The lake": (
-        ("lake", "tables.py", "operations/standstill.py", "gold"),
+        ("fraudlake/lake", "fraudlake/tables.py", "fraudlake/operations/standstill.py", "fraudlake/gold"),
         "`fraudlake status`; [a lake's definition](../how-to/operations.md), [copies](../how-to/restore-and-move.md)",
     ),
     "Streams": (
-        ("streams",),
+        ("fraudlake/streams",),
         "`fraudlake status`, `lake/logs/spark.log`; [run steps, and stop them](../how-to/run-and-stop.md)",
     ),
-    "Landed files": (("sources", "bronze"), "`fraudlake status`; [files](../how-to/ingestion.md)"),
+    "Landed files": (("fraudlake/sources", "fraudlake/bronze"), "`fraudlake status`; [files](../how-to/ingestion.md)"),
     "Kafka": (
-        ("kafka", "sources/kafka.py", "sources/kafka_source.py"),
+        ("fraudlake/kafka", "fraudlake/sources/kafka.py", "fraudlake/sources/kafka_source.py"),
         "`fraudlake doctor --source kafka --bootstrap-servers HOST:PORT`; [Kafka](../how-to/kafka.md)",
     ),
-    "Quarantine": (("quarantine", "silver"), "`fraudlake quarantine`; [data quality](../how-to/quality.md)"),
+    "Quarantine": (
+        ("fraudlake/quarantine", "fraudlake/silver"),
+        "`fraudlake quarantine`; [data quality](../how-to/quality.md)",
+    ),
     "Rules and row patterns": (
-        ("rules", "detection", "match_recognize"),
+        ("fraudlake/rules", "fraudlake/detection", "fraudlake_patterns"),
         "`fraudlake rules check`, `fraudlake rules list`; [rules](../how-to/rules.md), "
         "[MATCH_RECOGNIZE](match-recognize.md)",
     ),
-    "The model": (("model",), "`fraudlake model list`; [the model](../how-to/model.md)"),
-    "Delivery": (("delivery",), "`fraudlake status`; [delivery](../how-to/delivery.md)"),
-    "The desk": (("desk",), "`fraudlake desk --help`"),
-    "The fast lane": (("realtime",), "`fraudlake realtime --help`; [the fast lane](../how-to/realtime.md)"),
+    "The model": (("fraudlake/model",), "`fraudlake model list`; [the model](../how-to/model.md)"),
+    "Delivery": (("fraudlake/delivery",), "`fraudlake status`; [delivery](../how-to/delivery.md)"),
+    "The desk": (("fraudlake_desk",), "`fraudlake desk --help`"),
+    "The fast lane": (("fraudlake_lane",), "`fraudlake realtime --help`; [the fast lane](../how-to/realtime.md)"),
     "Status": (
-        ("operations/status.py",),
+        ("fraudlake/operations/status.py",),
         "`fraudlake status`, which exits with 1; [data quality](../how-to/quality.md#does-it-add-up)",
     ),
     "Operations": (
-        ("operations", "forget", "simulator.py"),
+        ("fraudlake/operations", "fraudlake/forget", "fraudlake_tools"),
         "`fraudlake status`; [operations](../how-to/operations.md)",
     ),
     "The probe": (
-        ("workspace/probe/assumptions.py", "workspace/probe/worker.py", "workspace/probe/scratch.py"),
+        ("fraudlake_tools/probe/assumptions.py", "fraudlake_tools/probe/worker.py", "fraudlake_tools/probe/scratch.py"),
         "`fraudlake workspace probe`, whose line below each ✗ says what to do; "
         "[a lake in a workspace](../how-to/workspace.md#workspace-probe)",
     ),
     "A workspace": (
-        ("workspace",),
+        ("fraudlake/workspace",),
         "`fraudlake workspace check`, `workspace probe`; [a lake in a workspace](../how-to/workspace.md)",
     ),
 }
 """Parts of the code, with what to look at; the longest path that fits a module decides."""
-_VALUES = ("settings", "rules", "delivery", "values.py", "durations.py", "model")
+_VALUES = (
+    "fraudlake/settings",
+    "fraudlake/rules",
+    "fraudlake/delivery",
+    "fraudlake/values.py",
+    "fraudlake/text/durations.py",
+    "fraudlake/model",
+)
 """Where a ``ValueError`` is the reason for which a setting or an entry of a file is refused."""
 _NAMED = ("column", "feature", "first", "lake", "last", "person", "rule", "table", "view")
 """Variables whose name says more than that they have a name or a version."""
@@ -174,20 +195,28 @@ def error_classes(modules: Iterable[ast.Module]) -> set[str]:
 
 def _found(module: str, tree: ast.Module, constants: dict[str, str]) -> Iterator[str]:
     """Messages that no error brings: what ``status`` marks, and the problems of Kafka's client."""
-    if module not in ("operations/status.py", "kafka/client.py", "cli/main.py"):
+    if module not in ("fraudlake/operations/status.py", "fraudlake/kafka/client.py", "fraudlake_cli/main.py"):
         return
     for node in ast.walk(tree):
-        if module == "operations/status.py" and isinstance(node, ast.Call) and _name(node.func) == "append":
+        if module == "fraudlake/operations/status.py" and isinstance(node, ast.Call) and _name(node.func) == "append":
             yield _text(node.args[0], constants)
-        if module == "operations/status.py" and isinstance(node, ast.FunctionDef) and node.name == "_breaches":
+        if (
+            module == "fraudlake/operations/status.py"
+            and isinstance(node, ast.FunctionDef)
+            and node.name == "_breaches"
+        ):
             yield from (_text(one.elt, constants) for one in ast.walk(node) if isinstance(one, ast.ListComp))
-        if module == "kafka/client.py" and isinstance(node, ast.Assign) and _name(node.targets[0]) == "_PROBLEMS":
+        if (
+            module == "fraudlake/kafka/client.py"
+            and isinstance(node, ast.Assign)
+            and _name(node.targets[0]) == "_PROBLEMS"
+        ):
             yield from (f"Kafka at SERVERS {problem[1]}" for problem in ast.literal_eval(node.value))
-        if module == "kafka/client.py" and isinstance(node, ast.FunctionDef) and node.name == "explain":
+        if module == "fraudlake/kafka/client.py" and isinstance(node, ast.FunctionDef) and node.name == "explain":
             yield from (
                 _text(one.value, constants) for one in ast.walk(node) if isinstance(one, ast.Return) and one.value
             )
-        if module == "cli/main.py" and isinstance(node, ast.Call) and _name(node.func) == "_fail":
+        if module == "fraudlake_cli/main.py" and isinstance(node, ast.Call) and _name(node.func) == "_fail":
             yield _text(node.args[0], constants)
 
 

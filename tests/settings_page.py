@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from fraudlake.cli.command import metavar
-from fraudlake.durations import text as words
 from fraudlake.settings import DEFINITION, SECRETS, Settings
+from fraudlake.text.durations import text as words
+from fraudlake_cli.command import metavar
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
 _HEAD = """# Settings

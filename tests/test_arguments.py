@@ -13,10 +13,11 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from fraudlake.cli import cli, main
-from fraudlake.cli.command import EVERYWHERE
 from fraudlake.errors import FraudlakeError
 from fraudlake.settings import ENV_PREFIX, SECRETS, Settings
+from fraudlake_cli.command import EVERYWHERE
+from fraudlake_cli.commands import cli
+from fraudlake_cli.main import main
 from tests import plain_lake
 
 HOSTILE = (
@@ -92,7 +93,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fraudlake.lake.session.start", start)
         patch.setattr("fraudlake.lake.spark_home.folder", start)
-        patch.setattr("fraudlake.desk.web.server.serve", lambda *_: None)
+        patch.setattr("fraudlake_desk.web.server.serve", lambda *_: None)
         patch.setattr("webbrowser.open", lambda _: None)
         # The program takes the first line of an error that it did not foresee, and of no other.
         patch.setattr(sys.modules[main.__module__], "first_line", raise_)

@@ -17,9 +17,10 @@ import pytest
 from filelock import FileLock
 
 from fraudlake import tables
-from fraudlake.cli import cli, main
-from fraudlake.cli.app import App
 from fraudlake.errors import FraudlakeError
+from fraudlake_cli.app import App
+from fraudlake_cli.commands import cli
+from fraudlake_cli.main import main
 from tests import plain_lake
 from tests.conftest import FLINK, SHORT_LIVED, FraudlakeHere, land_flink, run
 from tests.test_arguments import COMMANDS
@@ -446,7 +447,7 @@ def test_a_lake_of_which_no_row_is_valid_says_so(tmp_path: Path, fraudlake_here:
     lake = plain_lake.make(tmp_path / "lake")
     plain_lake.fill(lake, tables.SILVER_QUARANTINE, {"reasons": ["account_is_named"]})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fraudlake.cli.ingestion.run_step", lambda *given: None)
+        patch.setattr("fraudlake_cli.commands.ingestion.run_step", lambda *given: None)
         refined = fraudlake_here("--lake", str(lake), "refine")
     assert "no row is valid, and the quarantine has 1 row: " in refined.stderr
     plain_lake.fill(lake, tables.SILVER_TRANSACTIONS, {"transaction_id": "1"})

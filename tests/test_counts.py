@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fraudlake.counts import counted
+from fraudlake.text.counts import counted
 
 
 @pytest.mark.parametrize(

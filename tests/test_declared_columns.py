@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from fraudlake import tables
-from fraudlake.cli import cli
 from fraudlake.errors import UsageError
 from fraudlake.lake import Lake
 from fraudlake.lake.appender import Appender
@@ -22,6 +21,7 @@ from fraudlake.operations.status import status
 from fraudlake.quarantine import replay
 from fraudlake.streams import aggregate, detect, ingest, refine, stream
 from fraudlake.tables import Table
+from fraudlake_cli.commands import cli
 from tests.conftest import FraudlakeHere
 
 pytestmark = pytest.mark.stream

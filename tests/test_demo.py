@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from fraudlake.simulator import Traffic, batches
+from fraudlake_tools.simulator import Traffic, batches
 from tests.conftest import FLINK, FraudlakeHere
 
 HOME = Path(__file__).parents[1]

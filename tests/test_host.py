@@ -12,9 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from fraudlake import host, tables
+from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import open_lake, session
+from fraudlake.process import host
 from fraudlake.settings import Settings
 from fraudlake.sources.folder import require_folder
 from tests.conftest import FLINK, SHORT_LIVED
@@ -103,7 +104,7 @@ def test_a_folder_that_another_user_made_in_the_temporary_one_is_no_cache(
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", "/proc/home")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("fraudlake.host._SECOND_TEMPORARY", Path("/proc"))
+    monkeypatch.setattr("fraudlake.process.host._SECOND_TEMPORARY", Path("/proc"))
     monkeypatch.setattr("os.getuid", lambda: 54321)
     (tmp_path / "fraudlake-54321").mkdir()
     with pytest.raises(
@@ -196,7 +197,7 @@ def test_a_module_of_pythonpath_in_the_place_of_pythons_own_is_refused_in_one_li
 def test_modules_of_the_current_folder_are_not_run_by_python_m(tmp_path: Path) -> None:
     (tmp_path / "statistics.py").write_text("raise SystemExit(3)")
     ended = subprocess.run(
-        [sys.executable, "-m", "fraudlake", "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "fraudlake_cli", "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stderr) == (0, "")
 
@@ -279,7 +280,7 @@ def test_a_landing_folder_that_may_not_be_read_is_refused(tmp_path: Path, monkey
 
 STEPS = """
 import sys
-from fraudlake.cli import main
+from fraudlake_cli.main import main
 for step in ("ingest", "refine", "detect"):
     sys.argv = ["fraudlake", "--lake", {lake!r}, step]
     main()

@@ -15,8 +15,8 @@ import pytest
 from fraudlake import settings, tables
 from fraudlake.errors import UsageError
 from fraudlake.operations import lineage
-from fraudlake.sql_text import literal, spark_literal
 from fraudlake.streams import deliver, detect, ingest, refine, stream
+from fraudlake.text.sql_text import literal, spark_literal
 from tests import plain_lake
 from tests.conftest import FraudlakeHere, run
 

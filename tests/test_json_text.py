@@ -15,10 +15,10 @@ import pytest
 from hypothesis import strategies as some
 
 import fraudlake
-from fraudlake import json_text
 from fraudlake.delivery import event
+from fraudlake.text import json_text
 
-ROOT = Path(fraudlake.__file__).parent
+ROOT = Path(fraudlake.__file__).parents[1]
 
 
 def strictly(text: str) -> Any:
@@ -61,11 +61,11 @@ def test_a_delivered_event_is_json_though_an_amount_is_not_finite() -> None:
     assert (data["amount"], data["measures"]) == ("Infinity", {"sum": "NaN"})
 
 
-@pytest.mark.parametrize("folder", ["cli", "delivery"])
+@pytest.mark.parametrize("folder", ["fraudlake_cli", "fraudlake/delivery"])
 def test_what_others_read_is_written_in_one_place(folder: str) -> None:
     calls = {
         node.func.attr
-        for module in (ROOT / folder).glob("*.py")
+        for module in (ROOT / folder).rglob("*.py")
         for node in ast.walk(ast.parse(module.read_text()))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from fraudlake import plots
+from fraudlake_tools import plots
 
 
 def test_precision_and_recall_by_hand_with_the_threshold_marked() -> None:

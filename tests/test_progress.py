@@ -9,11 +9,11 @@ import pytest
 from rich.progress import Progress
 
 from fraudlake import tables
-from fraudlake.cli.parts import Parts
-from fraudlake.cli.progress import Report, run_streams
 from fraudlake.streams import stream
 from fraudlake.streams.stream import Done, Stream
 from fraudlake.tables import Table
+from fraudlake_cli.parts import Parts
+from fraudlake_cli.progress import Report, run_streams
 
 
 def test_a_stream_shows_rows_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,8 @@ from databricks.sdk import WorkspaceClient
 from databricks.sdk.core import Config
 from pydantic import SecretStr
 
-from fraudlake import secret
 from fraudlake.errors import FraudlakeError
-from fraudlake.settings import Settings
+from fraudlake.settings import Settings, secret
 from tests.workspace.server import Workspace, serving
 from tests.workspace_http import TOKEN
 

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fraudlake import entity, settings, text_file, toml_file
+from fraudlake import entity, settings
 from fraudlake.errors import UsageError
+from fraudlake.text import text_file, toml_file
 
 
 def test_flags_come_before_the_environment_before_the_file_before_the_defaults(

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from fraudlake import simulator
 from fraudlake.bronze import contract, parquet
 from fraudlake.settings import Settings
-from fraudlake.simulator import DECLARATION, SCHEMA, Traffic, Written, batches, simulate
+from fraudlake_tools import simulator
+from fraudlake_tools.simulator import DECLARATION, SCHEMA, Traffic, Written, batches, simulate
 
 NAME = re.compile(r"part-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-\d+\.parquet")
 

@@ -13,11 +13,11 @@ from typing import Any
 import click
 import pytest
 
-from fraudlake.cli import app as program
-from fraudlake.cli import steps
-from fraudlake.cli.app import App, options
 from fraudlake.settings import Settings
 from fraudlake.streams.stream import Done
+from fraudlake_cli import app as program
+from fraudlake_cli.app import App, options
+from fraudlake_cli.commands import steps
 from tests.conftest import FraudlakeHere
 
 ALL = "ingest, refine, disputes, detect, aggregate, train, score, optimize, status"

@@ -14,10 +14,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from fraudlake import stop
 from fraudlake.bronze import parquet
-from fraudlake.cli.progress import console, planned, timed
 from fraudlake.lake import conflict
+from fraudlake.process import stop
+from fraudlake_cli.progress import console, planned, timed
 from tests.conftest import FraudlakeHere
 
 
@@ -173,7 +173,7 @@ def test_a_simulation_that_is_stopped_says_what_has_landed(
 
 BUSY = """
 import hashlib, os, threading
-from fraudlake import stop
+from fraudlake.process import stop
 with stop.handled(is_program=True):
     threading.Timer(0.5, os.close, [1]).start()
     hashlib.pbkdf2_hmac("sha256", b"", b"", 1_000_000_000)  # Python's main thread sees no signal for an hour
@@ -200,7 +200,7 @@ def test_a_signal_while_the_program_is_loaded_ends_it_with_one_line() -> None:
     code = (
         "import os, signal, sys, threading; signal.signal(signal.SIGINT, signal.SIG_IGN); "
         "sys.addaudithook(lambda event, args: event == 'import' and args[0] == 'click' and os.kill(os.getpid(), 2)); "
-        "from fraudlake.__main__ import main; main()"
+        "from fraudlake_cli.__main__ import main; main()"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert ended.returncode == 130

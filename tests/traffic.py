@@ -7,8 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fraudlake import simulator, tables
+from fraudlake import tables
 from fraudlake.lake import Lake
+from fraudlake_tools import simulator
 
 ROWS, DAYS = 12_000, 6
 TRAFFIC = simulator.Traffic(accounts=30, rate=ROWS / DAYS / 86_400, fraud=0.03)

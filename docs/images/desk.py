@@ -23,14 +23,14 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from fraudlake import tables
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.web import server
-from fraudlake.desk.web.access import TokenAccess
-from fraudlake.desk.web.application import application
-from fraudlake.desk.web.role import Role
 from fraudlake.lake import lake_format
 from fraudlake.settings import Settings
 from fraudlake.settings.columns import DeclaredColumn
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.web import server
+from fraudlake_desk.web.access import TokenAccess
+from fraudlake_desk.web.application import application
+from fraudlake_desk.web.role import Role
 from tests.desk.small_lake import write
 
 IMAGES = Path(__file__).parent

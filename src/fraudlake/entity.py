@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from fraudlake import json_text
+from fraudlake.text import json_text
 
 ACCOUNT = "account"
 """The entity that every lake has; its key is ``account_id``."""

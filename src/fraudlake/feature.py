@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
-from fraudlake import durations
-from fraudlake.durations import Duration
 from fraudlake.entity import ACCOUNT
+from fraudlake.text import durations
+from fraudlake.text.durations import Duration
 
 PLACEHOLDER = r"\{(?::\.\df)?\}"
 """The pattern of the placeholder for the value in a text: ``{}``, or ``{:.1f}`` for a decimal."""

@@ -11,8 +11,8 @@ import pytest
 from fraudlake.bronze import contract
 from fraudlake.bronze import messages as exact
 from fraudlake.errors import UsageError
-from fraudlake.realtime import messages
 from fraudlake.settings import Settings, load
+from fraudlake_lane import messages
 from tests.bronze.test_messages import corpus, value_of
 
 pytestmark = pytest.mark.stream

@@ -23,10 +23,10 @@ from databricks.bundles.volumes import Volume
 
 from fraudlake import settings
 from fraudlake import tables as all_tables
-from fraudlake.cli import cli
 from fraudlake.delivery.destinations import DESTINATIONS, SECRETS
 from fraudlake.errors import UsageError
 from fraudlake.workspace import check
+from fraudlake_cli.commands import cli
 
 from .rendering import (
     APPLICATION_ID,
@@ -174,7 +174,7 @@ def test_the_fast_lanes_parameters_are_understood_where_its_topic_is_given(monke
     def require_spark() -> None:
         raise OpenedError
 
-    monkeypatch.setattr("fraudlake.realtime.session.require_spark", require_spark)
+    monkeypatch.setattr("fraudlake_lane.session.require_spark", require_spark)
     for topic, answer in (("fast-alerts", OpenedError), ("", UsageError)):
         given = tasks("prod", "aws", **GIVEN, fast_alerts_topic=topic)
         [parameters] = [parameters for job, _, parameters in given if job == "realtime"]
@@ -312,8 +312,8 @@ def test_the_desks_command_is_understood(target: str, monkeypatch: pytest.Monkey
     program, *arguments = render(target, has_desk=True, **GIVEN).resources["apps"]["desk"]["config"]["command"]
     listened: list[tuple[str, int]] = []
     monkeypatch.setenv("DATABRICKS_APP_PORT", "8000")
-    monkeypatch.setattr("fraudlake.desk.web.server.listen", lambda *address: listened.append(address))
-    monkeypatch.setattr("fraudlake.desk.web.server.serve", lambda *given: None)
+    monkeypatch.setattr("fraudlake_desk.web.server.listen", lambda *address: listened.append(address))
+    monkeypatch.setattr("fraudlake_desk.web.server.serve", lambda *given: None)
 
     CliRunner().invoke(cli, arguments, catch_exceptions=False)
 
@@ -622,7 +622,7 @@ def test_alerts_are_delivered_by_default_to_where_somebody_sees_them() -> None:
 
 def test_the_guide_grants_what_the_desk_writes() -> None:
     """`queue.py` and its table are the job's."""
-    desk = [file for file in (ROOT / "src" / "fraudlake" / "desk").glob("*.py") if file.stem != "queue"]
+    desk = [file for file in (ROOT / "src" / "fraudlake_desk").rglob("*.py") if file.stem != "queue"]
     text = "".join(file.read_text() for file in desk)
     written = set(re.findall(r"store\.(?:insert|insert_all|append)\((?:tables\.)?(SILVER_\w+),", text))
     if re.search(r"store\.(?:insert|append)\(table,", text):

@@ -216,7 +216,7 @@ class _Finder(MetaPathFinder):
 def main() -> None:
     name = sys.argv.pop(1)
     sys.meta_path.insert(0, _Finder(next(bug for bug in BUGS if bug.name == name)))
-    from fraudlake.cli import main as program
+    from fraudlake_cli.main import main as program
 
     program()
 

@@ -25,13 +25,13 @@ from typing import Any
 import pyarrow as pa
 
 from fraudlake import tables
-from fraudlake.cli import cli
 from fraudlake.detection import backtest, rule_table
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import Lake, open_lake
 from fraudlake.rules.kinds import RULE
 from fraudlake.rules.rule_set import RuleVersion
 from fraudlake.settings import Settings
+from fraudlake_cli.commands import cli
 from tests.chaos.harness import FRAUDLAKE, Program
 from tests.chaos.rule_truth import Raised, Truth, alert_of
 from tests.chaos.schedule import AT_ANY_TIME, Kill

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
 
-from fraudlake import simulator
+from fraudlake_tools import simulator
 from tests import oracle
 from tests.integration.broker import Broker
 from tests.standin.process import stored

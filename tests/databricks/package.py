@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 LOCAL_ONLY = {
     "fraudlake.delivery.database": "SQLAlchemy, which only the extra 'jdbc' installs",
-    "fraudlake.desk.local_store": "delta-rs, which only the extra 'local' installs",
+    "fraudlake_desk.local_store": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.delta_folder": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.delta_rs_reader": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.delta_rs_writer": "delta-rs, which only the extra 'local' installs",

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from fraudlake import tables
-from fraudlake.desk.local_store import LocalStore
 from fraudlake.gold import cases
 from fraudlake.settings import load
+from fraudlake_desk.local_store import LocalStore
 
 MARCH_7 = datetime(2026, 3, 7, tzinfo=UTC)
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from fraudlake.desk import attachments, chain, items, people, review
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.review import Event, Item
-from fraudlake.desk.window import Window
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.queue import people
+from fraudlake_desk.review import attachments, chain, items, review
+from fraudlake_desk.review.review import Event, Item
+from fraudlake_desk.window import Window
 from tests.desk.local import MARCH_7, Payment, fill, open_store
 
 CONTENT = b"\x00\xff\r\n the bank's answer \n"

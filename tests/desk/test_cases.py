@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fraudlake.desk import items, review
+from fraudlake_desk.review import items, review
 from tests.desk import local
 
 

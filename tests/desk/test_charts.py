@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fraudlake.desk import charts
-from fraudlake.desk.charts import Mark, Node
+from fraudlake_desk.documents import charts
+from fraudlake_desk.documents.charts import Mark, Node
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 HOSTILE = "<script>alert('x')</script>\" onload=\"x"

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from fraudlake import __version__, tables
-from fraudlake.desk import cases, chain, document, review
-from fraudlake.desk.dossier import dossier
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.review import Event, State
 from fraudlake.errors import UsageError
 from fraudlake.settings import load
 from fraudlake.settings.columns import DeclaredColumn
+from fraudlake_desk.documents import document
+from fraudlake_desk.documents.dossier import dossier
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.review import cases, chain, review
+from fraudlake_desk.review.review import Event, State
 from tests.conftest import FraudlakeHere
 from tests.desk import conftest as made
 from tests.desk import small_lake

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import date, timedelta
 
-from fraudlake.desk import draw
+from fraudlake_desk.queue import draw
 
 ACCOUNTS = [str(number) for number in range(20)]
 DAY = date(2026, 3, 7)

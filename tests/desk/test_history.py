@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from fraudlake.desk import history, items, review
-from fraudlake.desk.history import History, Share
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.window import Window
 from fraudlake.settings import Settings
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.lookup import history
+from fraudlake_desk.lookup.history import History, Share
+from fraudlake_desk.review import items, review
+from fraudlake_desk.window import Window
 from tests.desk import local, small_lake
 
 ABOUT = Window(small_lake.DAY, small_lake.DAY)

@@ -7,8 +7,8 @@ import unicodedata
 
 import pytest
 
-from fraudlake.desk import charts, document, letters
-from fraudlake.desk.document import Block, Document, Prose, Section
+from fraudlake_desk.documents import charts, document, letters
+from fraudlake_desk.documents.document import Block, Document, Prose, Section
 from tests.desk import conftest as made
 from tests.desk.page import Page
 

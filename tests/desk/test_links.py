@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from fraudlake import tables
-from fraudlake.desk import items, links
-from fraudlake.desk.links import Links
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.window import Window
 from fraudlake.settings import Settings
 from fraudlake.settings.columns import DeclaredColumn
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.lookup import links
+from fraudlake_desk.lookup.links import Links
+from fraudlake_desk.review import items
+from fraudlake_desk.window import Window
 from tests.desk import small_lake
 from tests.desk.small_lake import DAY, NOON
 

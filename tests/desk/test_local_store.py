@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fraudlake.desk.local_store import LocalStore
 from fraudlake.tables import SILVER_VERDICTS
+from fraudlake_desk.local_store import LocalStore
 from tests.desk import local
 
 

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from fraudlake.desk import chain, dossier, items, marks, matters, merges, queue, review, verdicts
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.review import Event, State
-from fraudlake.desk.reviewed import Reviewed
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.settings import load
 from fraudlake.tables import SILVER_VERDICTS
+from fraudlake_desk.documents import dossier
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.queue import queue
+from fraudlake_desk.queue.reviewed import Reviewed
+from fraudlake_desk.review import chain, items, marks, matters, merges, review, verdicts
+from fraudlake_desk.review.review import Event, State
 from tests.desk import conftest
 from tests.desk.local import MARCH_7, Payment, fill, open_store
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from fraudlake.desk import missed
-from fraudlake.desk.missed import Missed
 from fraudlake.model.intervals import CONFIDENCE, Estimate
+from fraudlake_desk.queue import missed
+from fraudlake_desk.queue.missed import Missed
 
 MONDAY = date(2026, 3, 2)
 WEEK = [MONDAY + timedelta(days=number) for number in range(7)]

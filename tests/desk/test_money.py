@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from fraudlake import tables
-from fraudlake.desk import document, dossier, items, money
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.web import server
-from fraudlake.desk.web.application import application
-from fraudlake.desk.web.role import Role
 from fraudlake.settings import Settings
 from fraudlake.settings.columns import DeclaredColumn
+from fraudlake_desk.documents import document, dossier
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.lookup import money
+from fraudlake_desk.review import items
+from fraudlake_desk.web import server
+from fraudlake_desk.web.application import application
+from fraudlake_desk.web.role import Role
 from tests.desk import small_lake
 from tests.desk.web.conftest import ADDRESS, PORT, Browser
 

@@ -11,12 +11,13 @@ import pytest
 from deltalake import write_deltalake
 from pydantic import ValidationError
 
-from fraudlake.desk import items, panels
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.panels import Shown
-from fraudlake.desk.window import Window
 from fraudlake.settings import Settings
 from fraudlake.settings.panels import Panel
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.lookup import panels
+from fraudlake_desk.lookup.panels import Shown
+from fraudlake_desk.review import items
+from fraudlake_desk.window import Window
 from tests.desk import small_lake
 from tests.desk.small_lake import HOSTILE
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 
-from fraudlake.desk import people, review
-from fraudlake.desk.items import Queued
-from fraudlake.desk.review import Event
-from fraudlake.desk.window import Window
+from fraudlake_desk.queue import people
+from fraudlake_desk.review import review
+from fraudlake_desk.review.items import Queued
+from fraudlake_desk.review.review import Event
+from fraudlake_desk.window import Window
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 WEEK = Window(date(2026, 3, 2), date(2026, 3, 8))

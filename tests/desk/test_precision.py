@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fraudlake.desk import precision
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.missed import QUEUE_COLUMNS
-from fraudlake.desk.precision import Precision
-from fraudlake.desk.reviewed import Reviewed
-from fraudlake.desk.window import Window
 from fraudlake.model.intervals import Estimate
 from fraudlake.settings import load
 from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_SHADOW_ALERTS, SILVER_VERDICTS
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.queue import precision
+from fraudlake_desk.queue.missed import QUEUE_COLUMNS
+from fraudlake_desk.queue.precision import Precision
+from fraudlake_desk.queue.reviewed import Reviewed
+from fraudlake_desk.window import Window
 from tests.desk.test_reviewed import add, decide, item
 
 DAY = date(2026, 3, 7)

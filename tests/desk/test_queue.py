@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from fraudlake.desk import cases, items, marks, queue, review, verdicts
-from fraudlake.desk.local_store import LocalStore
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.tables import GOLD_CASES, SILVER_VERDICTS
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.queue import queue
+from fraudlake_desk.review import cases, items, marks, review, verdicts
 from tests.desk.local import MARCH_7, Payment, fill, open_store
 from tests.desk.local import verdicts as put_verdicts
 

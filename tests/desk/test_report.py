@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from fraudlake import tables
-from fraudlake.desk import document, report
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.window import Window
 from fraudlake.errors import UsageError
 from fraudlake.settings import load
+from fraudlake_desk.documents import document, report
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.window import Window
 from tests.conftest import FraudlakeHere
 from tests.desk import conftest as made
 from tests.desk.page import Page
@@ -273,7 +273,7 @@ def test_three_years_and_sixty_rules_are_less_than_two_megabytes(tmp_path: Path)
 def test_the_command_writes_the_file_and_starts_no_spark(made_lake: Path, tmp_path: Path) -> None:
     code = (
         "import sys; sys.argv = ['fraudlake', '--lake', sys.argv[1], 'report', '--out', sys.argv[2]]\n"
-        "from fraudlake.cli import main; main()\n"
+        "from fraudlake_cli.main import main; main()\n"
         "from pyspark.sql import SparkSession; assert SparkSession.getActiveSession() is None\n"
         "import pyspark; assert pyspark.SparkContext._gateway is None"
     )

@@ -24,14 +24,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from fraudlake import cli
-from fraudlake.desk import chain, review
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.review import Event, Item, State
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import conflict
 from fraudlake.settings import load
 from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS, Table
+from fraudlake_cli import main as program
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.review import chain, review
+from fraudlake_desk.review.review import Event, Item, State
 from tests.desk import local
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
@@ -259,7 +259,7 @@ def command(root: Path, event_id: str, begun: Connection) -> None:
     correct = () if event_id == "first" else ("--correct",)
     decision = ("review", "verdict", "a pair", "fraud", *correct, "--analyst", "ann", "--event-id", event_id)
     sys.argv = ["fraudlake", "--lake", str(root), *decision]
-    cli.main()
+    program.main()
 
 
 def written(store: LocalStore) -> tuple[list[str], int]:
@@ -352,7 +352,7 @@ def test_a_text_of_quotes_markup_and_other_alphabets_comes_back_as_it_was_given(
 def test_the_desk_needs_no_pyspark(store: LocalStore) -> None:
     program = (
         "import sys; from pathlib import Path; from fraudlake.settings import load; "
-        "from fraudlake.desk.local_store import LocalStore; from fraudlake.desk import review; "
+        "from fraudlake_desk.local_store import LocalStore; from fraudlake_desk.review import review; "
         f"print(review.of_lake(LocalStore(load(lake=Path({str(store.root)!r})))), 'pyspark' in sys.modules)"
     )
 

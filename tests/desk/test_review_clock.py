@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fraudlake.desk import review
-from fraudlake.desk.review import Event, State
 from fraudlake.errors import FraudlakeError
+from fraudlake_desk.review import review
+from fraudlake_desk.review.review import Event, State
 from tests.desk import local
 from tests.desk.test_review import CASE, NOON, take
 

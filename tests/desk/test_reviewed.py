@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from fraudlake import tables
-from fraudlake.desk import review
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.review import Event
-from fraudlake.desk.reviewed import Reviewed
-from fraudlake.desk.store import Store
 from fraudlake.settings import load
 from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_REVIEW_EVENTS
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.queue.reviewed import Reviewed
+from fraudlake_desk.review import review
+from fraudlake_desk.review.review import Event
+from fraudlake_desk.store import Store
 from tests.conftest import FraudlakeHere
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, detected

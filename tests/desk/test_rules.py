@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
-from fraudlake.desk import rules
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.window import Window
 from fraudlake.settings import Settings
+from fraudlake_desk import rules
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.window import Window
 from tests.desk import small_lake
 
 

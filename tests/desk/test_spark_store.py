@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fraudlake.desk.store import SparkStore
 from fraudlake.tables import SILVER_REVIEW_EVENTS
+from fraudlake_desk.store import SparkStore
 
 pytestmark = pytest.mark.stream
 

@@ -18,7 +18,7 @@ import sqlglot
 
 from fraudlake import tables
 from fraudlake.forget.audit import Audit
-from fraudlake.match_recognize import match
+from fraudlake_patterns import match
 from tests.conftest import FraudlakeHere
 from tests.docs.markdown import Block, blocks, of_language
 

@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from fraudlake import settings
-from fraudlake.cli import cli
-from fraudlake.cli.app import App
 from fraudlake.settings import Settings
+from fraudlake_cli.app import App
+from fraudlake_cli.commands import cli
 from tests.docs import markdown
 from tests.docs.markdown import PAGES, ROOT, Block, as_json
 

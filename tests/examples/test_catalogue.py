@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from examples import catalogue
-from fraudlake.cli import example as command
+from fraudlake_cli.commands import example as command
 from tests.conftest import FraudlakeHere, run
 from tests.phrasebook_page import PAGE, page
 from tests.test_cli import fraudlake, refused
@@ -134,7 +134,7 @@ def test_the_list_is_one_json_object() -> None:
 
 def test_the_list_needs_neither_spark_nor_java() -> None:
     code = (
-        "import sys; from fraudlake.cli import cli; cli.main(['example', '--list'], standalone_mode=False); "
+        "import sys; from fraudlake_cli.commands import cli; cli.main(['example', '--list'], standalone_mode=False); "
         "sys.exit('pyspark' in sys.modules)"
     )
     ended = subprocess.run([sys.executable, "-c", code], env={"PATH": "", **path()}, check=True, capture_output=True)

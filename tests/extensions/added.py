@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from fraudlake import settings, tables
-from fraudlake.cli import cli
-from fraudlake.cli.app import App
 from fraudlake.errors import UsageError
+from fraudlake_cli.app import App
+from fraudlake_cli.commands import cli
 from tests import plain_lake
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
@@ -124,10 +124,10 @@ def test_a_source_is_read_once_and_counted(spark: Any, tmp_path: Path) -> None:
 def test_a_desk_page_is_linked_and_shows_its_table(tmp_path: Path) -> None:
     from starlette.testclient import TestClient
 
-    from fraudlake.desk.local_store import LocalStore
-    from fraudlake.desk.web import server
-    from fraudlake.desk.web.application import application
-    from fraudlake.desk.web.role import Role
+    from fraudlake_desk.local_store import LocalStore
+    from fraudlake_desk.web import server
+    from fraudlake_desk.web.application import application
+    from fraudlake_desk.web.role import Role
 
     root = plain_lake.make(tmp_path / "lake")
     plain_lake.fill(root, tables.BRONZE_FILES, {"status": "ingested"}, {"status": "ingested"}, {"status": "rejected"})

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fraudlake.desk import attachments, review
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.review import Item
 from fraudlake.forget import attachments as forgotten
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.review import attachments, review
+from fraudlake_desk.review.review import Item
 
 pytestmark = pytest.mark.stream
 

@@ -16,10 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fraudlake import simulator, tables
+from fraudlake import tables
 from fraudlake.bronze import fast_alerts, parquet
-from fraudlake.desk import cases, chain, queue, review
-from fraudlake.desk.local_store import LocalStore
 from fraudlake.detection.list_entries import Entry
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.forget import plan, removal, stream_state, table_rows
@@ -27,6 +25,10 @@ from fraudlake.gold import account_daily, account_tiles, detector_agreement
 from fraudlake.lake import Lake, checkpoint
 from fraudlake.operations.status import status
 from fraudlake.streams import aggregate, deliver, detect, ingest, refine, stream
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.queue import queue
+from fraudlake_desk.review import cases, chain, review
+from fraudlake_tools import simulator
 
 pytestmark = pytest.mark.stream
 

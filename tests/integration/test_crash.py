@@ -220,7 +220,7 @@ def test_a_command_whose_jvm_is_killed_ends_with_one_line_and_the_next_one_goes_
 def test_a_run_that_a_signal_stops_never_succeeds_and_the_next_one_goes_on(spark: Any, tmp_path: Path) -> None:
     root, files = tmp_path / "lake", in_time_order()[:12]
     land(root, files, 0, len(files))
-    program = (sys.executable, "-m", "fraudlake", "--lake", str(root))
+    program = (sys.executable, "-m", "fraudlake_cli", "--lake", str(root))
 
     process = start(*program, "--json", "run")
     wait_for(lambda: any("org.apache.spark" in command for _, command in children(process.pid)), process)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fraudlake.realtime import lane
+from fraudlake_lane import lane
 from tests.bundle import rendering
 from tests.conftest import FraudlakeHere
 from tests.standin import classic

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fraudlake.workspace.probe import assumptions
+from fraudlake_tools.probe import assumptions
 from tests.standin.process import Workspace
 from tests.standin.workspace import CATALOG, SCHEMA
 

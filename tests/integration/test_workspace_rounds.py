@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from fraudlake import simulator
+from fraudlake_tools import simulator
 from tests.conftest import FLINK
 from tests.standin.process import stored
 from tests.standin.workspace import CATALOG, SCHEMA

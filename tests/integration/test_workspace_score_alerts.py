@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fraudlake import simulator
+from fraudlake_tools import simulator
 from tests.standin.process import Workspace
 from tests.standin.workspace import CATALOG, SCHEMA
 

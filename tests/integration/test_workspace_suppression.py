@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from fraudlake import simulator, tables
+from fraudlake import tables
 from fraudlake.detection.list_entries import Entry
+from fraudlake_tools import simulator
 from tests.plain_lake import fill
 from tests.standin.process import Workspace
 from tests.standin.workspace import CATALOG, SCHEMA

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.transaction import AddAction
 
-from fraudlake import simulator, tables
+from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import conflict, contents, delta_rs_writer, open_lake
 from fraudlake.lake.lake import layout
@@ -21,6 +21,7 @@ from fraudlake.operations import maintenance
 from fraudlake.operations.status import status
 from fraudlake.settings import Settings
 from fraudlake.streams import ingest, refine, stream
+from fraudlake_tools import simulator
 from tests.conftest import land_flink
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, silver

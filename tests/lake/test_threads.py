@@ -6,8 +6,8 @@ from typing import NoReturn
 
 import pytest
 
-from fraudlake import logs
 from fraudlake.lake import threads
+from fraudlake.process import logs
 
 
 def test_calls_are_made_at_the_same_time() -> None:

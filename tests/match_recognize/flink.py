@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from fraudlake.match_recognize import evaluation, query, rows, values
-from fraudlake.match_recognize.expressions import json_value, microseconds
-from fraudlake.match_recognize.values import BOOLEAN, DOUBLE, Type
 from fraudlake.rules.columns import TABLES, TIME, query_columns
 from fraudlake.settings.columns import DeclaredColumn
+from fraudlake_patterns import evaluation, query, rows, values
+from fraudlake_patterns.expressions import json_value, microseconds
+from fraudlake_patterns.values import BOOLEAN, DOUBLE, Type
 
 DECLARED = {
     "merchant_id": DeclaredColumn.model_validate({"from": "merchantId", "type": "string"}),

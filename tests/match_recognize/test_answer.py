@@ -10,7 +10,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from fraudlake import match_recognize
+import fraudlake_patterns as match_recognize
 from fraudlake.errors import UsageError
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
@@ -77,9 +77,9 @@ def test_what_cannot_be_answered_is_said_in_a_line(time: str, sql: str, reason: 
 
 def test_it_needs_only_arrays_and_errors_of_the_package() -> None:
     script = (
-        "import sys; from fraudlake import match_recognize; "
+        "import fraudlake_patterns, sys; "
         "print(sorted({name.split('.')[1] for name in sys.modules if name.startswith('fraudlake.')}), "
         "'pyspark' in sys.modules)"
     )
     printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert printed.strip() == "['arrays', 'errors', 'match_recognize'] False"
+    assert printed.strip() == "['arrays', 'errors'] False"

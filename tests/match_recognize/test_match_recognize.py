@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.match_recognize import automaton, evaluation, rows
 from fraudlake.rules.compiled_rule import CompiledRule
 from fraudlake.rules.kinds.pattern import CompiledPattern
+from fraudlake_patterns import automaton, evaluation, rows
 from tests.match_recognize import flink
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "match_recognize"

@@ -16,8 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from fraudlake import tables
-from fraudlake.desk import rules as rules_of_desk
-from fraudlake.desk.local_store import LocalStore
 from fraudlake.detection import comparison, coverage, rule_table
 from fraudlake.detection.list_entries import Entry
 from fraudlake.errors import FraudlakeError
@@ -27,6 +25,8 @@ from fraudlake.operations.rebuild import rebuild
 from fraudlake.rules.kinds import RULE
 from fraudlake.settings import Settings
 from fraudlake.streams import detect, ingest, refine, score, stream
+from fraudlake_desk import rules as rules_of_desk
+from fraudlake_desk.local_store import LocalStore
 from tests.cut_appends import killed_after
 from tests.traffic import traffic
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from fraudlake import tables
-from fraudlake.cli import cli
 from fraudlake.lake import open_lake
 from fraudlake.model.classifier import Classifier, Logistic
 from fraudlake.settings import Settings
+from fraudlake_cli.commands import cli
 from tests import plain_lake
 
 DECLARED = [{"name": name, "aggregate": "count", "window": "7 days"} for name in ("n", "other")]

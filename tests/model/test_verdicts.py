@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fraudlake import simulator, tables
+from fraudlake import tables
 from fraudlake.detection import rule_table
 from fraudlake.errors import UsageError
 from fraudlake.model import disputed, verdicts
@@ -20,6 +20,7 @@ from fraudlake.rules.kinds import RULE
 from fraudlake.settings.disputes import Format
 from fraudlake.silver.verdicts import latest_of
 from fraudlake.streams import cases, ingest, refine
+from fraudlake_tools import simulator
 from tests.conftest import FLINK, FraudlakeHere
 from tests.every_rule import run
 from tests.oracle import Row

@@ -12,10 +12,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from fraudlake import tables
-from fraudlake.cli import watch
 from fraudlake.lake import Lake, open_lake
 from fraudlake.operations.activity import Watcher
 from fraudlake.settings import Settings
+from fraudlake_cli.commands import watch
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 

@@ -13,11 +13,12 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from fraudlake import simulator, tables
+from fraudlake import tables
 from fraudlake.errors import UsageError
 from fraudlake.operations import lineage, maintenance
-from fraudlake.sql_text import literal
 from fraudlake.streams import detect, ingest, refine, stream
+from fraudlake.text.sql_text import literal
+from fraudlake_tools import simulator
 from tests import plain_lake
 from tests.conftest import run
 from tests.test_cli import without_java

@@ -16,13 +16,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fraudlake import gold, stop, tables
+from fraudlake import gold, tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.gold import account_daily
 from fraudlake.lake import contents, delta_rs_writer, open_lake, rewriting
 from fraudlake.operations import maintenance
+from fraudlake.process import stop
+from fraudlake.process.stop import StoppedError
 from fraudlake.settings import Settings
-from fraudlake.stop import StoppedError
 from fraudlake.streams import aggregate, stream
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, land, silver
@@ -229,7 +230,7 @@ def test_a_signal_stops_between_two_days_and_the_next_call_does_the_other_one(
 
 KILLED = """
 import time
-from fraudlake.cli import main
+from fraudlake_cli.main import main
 from fraudlake.lake import rewriting
 from fraudlake.operations import maintenance
 

@@ -13,13 +13,13 @@ import pytest
 from filelock import FileLock
 
 from fraudlake import tables
-from fraudlake.cli import cli
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import Lake
 from fraudlake.lake.local import LocalLake
 from fraudlake.operations.status import status
 from fraudlake.quarantine import replay
 from fraudlake.streams import refine, stream
+from fraudlake_cli.commands import cli
 from tests import plain_lake
 from tests.conftest import LONG_BY_SPARK
 

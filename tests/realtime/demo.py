@@ -24,11 +24,11 @@ from pathlib import Path
 import numpy as np
 from confluent_kafka import Consumer
 
-from fraudlake.cli.progress import console, output
 from fraudlake.gold import lane_agreement
 from fraudlake.lake import open_lake
-from fraudlake.realtime.lane import FIRST_BATCHES
 from fraudlake.settings import Settings
+from fraudlake_cli.progress import console, output
+from fraudlake_lane.lane import FIRST_BATCHES
 from tests.conftest import run
 from tests.integration.broker import Broker, Outgoing
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from fraudlake.realtime import lane, rules
 from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.settings import Settings
+from fraudlake_lane import lane, rules
 
 
 def of_window(minutes: int, is_without_end: bool = False) -> rules.LaneRules:

@@ -17,13 +17,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fraudlake.realtime import alerts, lane, neighbours, rules, session
 from fraudlake.rules import rule_file
 from fraudlake.rules.kinds import RULE, Rule
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.rules.rule_set import Status
 from fraudlake.settings import Settings
+from fraudlake_lane import alerts, lane, neighbours, rules, session
 from tests import oracle
 from tests.integration.broker import Broker
 from tests.rule_cases import CASES, PAIRS, WINDOWS, Case

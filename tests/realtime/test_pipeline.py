@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pyspark import pipelines
 
-from fraudlake.realtime import session
 from fraudlake.rules import rule_file
+from fraudlake_lane import session
 from tests import oracle
 from tests.integration.broker import Broker
 

@@ -22,11 +22,11 @@ from confluent_kafka import Message, Producer
 from fraudlake.detection import evidence, rule_table
 from fraudlake.detection.rule_entity import THE_ACCOUNT
 from fraudlake.lake import open_lake
-from fraudlake.realtime.lane import FIRST_BATCHES
 from fraudlake.rules import rule_file
 from fraudlake.rules.columns import query_columns
 from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.settings import Settings
+from fraudlake_lane.lane import FIRST_BATCHES
 from tests import oracle, plain_lake
 from tests.integration.broker import Broker, Outgoing
 

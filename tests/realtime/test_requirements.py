@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.realtime import neighbours, session, topics
 from fraudlake.settings import Settings
+from fraudlake_lane import neighbours, session, topics
 from tests.integration.broker import Broker
 
 

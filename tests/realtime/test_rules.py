@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from fraudlake.cli import realtime
-from fraudlake.cli.app import App
 from fraudlake.errors import UsageError
-from fraudlake.realtime import rules
 from fraudlake.rules.kinds import Rule
 from fraudlake.rules.kinds.pattern import PatternRule
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.rules.kinds.threshold import ThresholdRule
+from fraudlake_cli.app import App
+from fraudlake_cli.commands import realtime
+from fraudlake_lane import rules
 
 PAIR = SmallThenLargeRule(name="pair", small_below=1, large_above=500, within=timedelta(minutes=1))
 PATTERN = PatternRule(name="probe", pattern="A B", define={"A": "A.amount < 1", "B": "B.amount > 5"})

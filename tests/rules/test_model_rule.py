@@ -10,10 +10,10 @@ from pydantic import ValidationError
 from fraudlake.detection import rule_table
 from fraudlake.detection.alerts import Evaluator
 from fraudlake.errors import UsageError
-from fraudlake.realtime import rules as lane
 from fraudlake.rules.kinds import RULE
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.settings import Settings
+from fraudlake_lane import rules as lane
 
 
 def rule(**fields: Any) -> Any:

@@ -77,7 +77,7 @@ def test_a_feature_of_something_that_is_not_declared_is_refused(given: dict[str,
 
 
 def test_the_features_of_every_lake_are_named_at_one_place_only() -> None:
-    root = Path(fraudlake.__file__).parent
+    root = Path(fraudlake.__file__).parents[1]
     names = {feature.name for feature in OWN} - {"amount"}
     elsewhere = {
         path.name
@@ -85,7 +85,7 @@ def test_the_features_of_every_lake_are_named_at_one_place_only() -> None:
         if names & set(re.findall(r"\w+", path.read_text())) and path.stem != "feature"
     }
     assert not elsewhere
-    page = (root.parents[1] / "docs" / "how-to" / "model.md").read_text()
+    page = (root.parent / "docs" / "how-to" / "model.md").read_text()
     assert {name for name in names if f"`{name}`" not in page} == set()
     assert [
         column.name for column in tables.GOLD_FRAUD_PREDICTIONS.fields if column.meaning.startswith("feature: ")

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fraudlake import cli
+from fraudlake_cli import main as program
 from tests.standin import workspace
 
 
@@ -29,7 +29,7 @@ def run(parameters: list[str], spark: Any) -> dict[str, Any]:
             if parameters[0] == "-c":
                 exec(parameters[1], {"spark": spark})
             else:
-                cli.main()
+                program.main()
         except SystemExit as end:
             code, error = int(end.code or 0), str(end)
         except BaseException as failure:

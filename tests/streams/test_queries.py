@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from fraudlake import simulator
 from fraudlake.lake import Lake
 from fraudlake.lake.local import LocalLake
 from fraudlake.streams import aggregate, detect, ingest, refine, stream
+from fraudlake_tools import simulator
 from tests.queries import counted
 
 pytestmark = pytest.mark.stream

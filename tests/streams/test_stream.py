@@ -17,7 +17,7 @@ from fraudlake.errors import FraudlakeError, cause_of
 from fraudlake.gold import account_daily, account_tiles, detector_agreement
 from fraudlake.lake import Lake
 from fraudlake.lake.appender import Appender
-from fraudlake.stop import StoppedError
+from fraudlake.process.stop import StoppedError
 from fraudlake.streams import aggregate, detect, ingest, refine, stream
 from tests.conftest import land_flink
 from tests.oracle import Row

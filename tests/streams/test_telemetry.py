@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from fraudlake import logs, tables
-from fraudlake.cli.progress import console
+from fraudlake import tables
 from fraudlake.errors import UsageError
+from fraudlake.process import logs
 from fraudlake.settings import Settings
 from fraudlake.streams import ingest, stream, telemetry
+from fraudlake_cli.progress import console
 from tests.conftest import FraudlakeHere, land_flink
 
 

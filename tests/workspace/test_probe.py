@@ -13,12 +13,12 @@ from typing import Any, cast
 import pytest
 from pyspark import cloudpickle
 
-from fraudlake.cli import main
 from fraudlake.lake import workspace as lake_workspace
 from fraudlake.settings import Settings
-from fraudlake.workspace.probe import assumptions, probe, worker
-from fraudlake.workspace.probe.probe import Answer
-from fraudlake.workspace.probe.scratch import Scratch
+from fraudlake_cli.main import main
+from fraudlake_tools.probe import assumptions, probe, worker
+from fraudlake_tools.probe.probe import Answer
+from fraudlake_tools.probe.scratch import Scratch
 from tests.bundle.problems import known
 from tests.bundle.rendering import GIVEN, tasks
 from tests.workspace.conftest import Command

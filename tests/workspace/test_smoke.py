@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fraudlake.workspace.smoke import Smoke, transactions
+from fraudlake_tools.smoke import Smoke, transactions
 from tests.conftest import FLINK
 from tests.workspace.conftest import Command
 from tests.workspace.server import Workspace, landed

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fraudlake.cli.workspace import workspace as group
-from fraudlake.workspace.probe import probe
-from fraudlake.workspace.probe.probe import Answer
+from fraudlake_cli.commands.workspace import workspace as group
+from fraudlake_tools.probe import probe
+from fraudlake_tools.probe.probe import Answer
 from tests.workspace.server import Workspace, a_task
 from tests.workspace_http import TOKEN
 
@@ -20,7 +20,7 @@ COMMANDS = (["check"], ["jobs"], ["run", "ingest_and_detect", "--wait"], ["smoke
 WITHOUT_SPARK = f"""
 import sys
 sys.modules["pyspark"] = None
-from fraudlake.cli import cli
+from fraudlake_cli.commands import cli
 for command in {COMMANDS!r}:
     cli.main(["--catalog", "main", "--schema", "fraud", "workspace", *command], standalone_mode=False)
 """

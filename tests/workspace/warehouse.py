@@ -22,9 +22,9 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fraudlake.desk.local_store import LocalStore
 from fraudlake.lake import contents
 from fraudlake.settings import Settings
+from fraudlake_desk.local_store import LocalStore
 from tests import workspace_http
 from tests.workspace_http import UNAUTHENTICATED, Reply, Request
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from fraudlake import json_text
+from fraudlake.text import json_text
 
 Event = dict[str, Any]
 """A CloudEvent 1.0 in its JSON format; ``id`` is the ``alert_id`` and ``data`` are the columns of ``silver_alerts``.

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from fraudlake.counts import counted
 from fraudlake.entity import ACCOUNT
+from fraudlake.text.counts import counted
 
 SUPPRESSED = "suppressed"
 LIMITED = "limited"

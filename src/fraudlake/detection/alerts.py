@@ -19,12 +19,13 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from fraudlake import json_text, tables
+from fraudlake import tables
 from fraudlake.detection import buckets, detector, evidence, live_rules, ordering, rule_entity
 from fraudlake.entity import ACCOUNT
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.silver import clock
+from fraudlake.text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

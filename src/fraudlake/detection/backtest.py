@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from fraudlake import json_text, tables
+from fraudlake import tables
 from fraudlake.detection import buckets, evidence, rule_entity, suppression, truth
 from fraudlake.detection.report import Range, Report, Tally, report
-from fraudlake.match_recognize import TIMESTAMP
-from fraudlake.match_recognize.expressions import json_value
 from fraudlake.rules.columns import query_columns
 from fraudlake.rules.compiled_rule import EVIDENCE_ROWS
+from fraudlake.text import json_text
+from fraudlake_patterns import TIMESTAMP
+from fraudlake_patterns.expressions import json_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from fraudlake import durations
 from fraudlake.arrays import codes_of
 from fraudlake.detection import ordering
+from fraudlake.text import durations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

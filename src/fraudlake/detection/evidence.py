@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from fraudlake import json_text
 from fraudlake.arrays import keyed
 from fraudlake.entity import key_text, title
-from fraudlake.match_recognize import TIMESTAMP
-from fraudlake.match_recognize.expressions import json_value
 from fraudlake.rules.compiled_rule import EVIDENCE_ROWS
+from fraudlake.text import json_text
+from fraudlake_patterns import TIMESTAMP
+from fraudlake_patterns.expressions import json_value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

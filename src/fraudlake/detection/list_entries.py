@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fraudlake import json_text
 from fraudlake.detection import rule_entity
 from fraudlake.detection.rule_entity import THE_ACCOUNT, Entity
 from fraudlake.entity import ACCOUNT, key_text
 from fraudlake.errors import UsageError
 from fraudlake.rules.columns import query_columns
+from fraudlake.text import json_text
 
 if TYPE_CHECKING:
     from fraudlake.rules.rule_set import RuleSet

@@ -20,10 +20,10 @@ from fraudlake.rules.columns import query_columns
 if TYPE_CHECKING:
     from fraudlake.detection.rule_entity import Entity
     from fraudlake.entity import Entities
-    from fraudlake.match_recognize.expressions import Column
     from fraudlake.rules.compiled_rule import CompiledRule
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
+    from fraudlake_patterns.expressions import Column
 
 STATE = pa.schema(
     [

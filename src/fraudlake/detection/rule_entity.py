@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from fraudlake import entity, json_text
+from fraudlake import entity
 from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError
 from fraudlake.rules.columns import query_columns
+from fraudlake.text import json_text
 
 if TYPE_CHECKING:
     from fraudlake.detection import buckets

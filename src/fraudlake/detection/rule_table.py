@@ -20,7 +20,7 @@ from fraudlake.lake import change_log
 from fraudlake.rules.columns import query_columns
 from fraudlake.rules.kinds import RULE, Rule
 from fraudlake.rules.rule_set import RuleSet, RuleVersion, Status
-from fraudlake.sql_text import literal
+from fraudlake.text.sql_text import literal
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

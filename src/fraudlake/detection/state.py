@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from fraudlake import tables
-from fraudlake.counts import counted
 from fraudlake.detection import alerts, buckets, detector, live_rules, rule_table
+from fraudlake.text.counts import counted
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.detection.list_entries import SUPPRESSED
 from fraudlake.lake.missing_version import of_version
-from fraudlake.sql_text import literal
+from fraudlake.text.sql_text import literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

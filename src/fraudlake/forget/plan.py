@@ -8,14 +8,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fraudlake import durations, tables
+from fraudlake import tables
 from fraudlake.bronze import parquet
-from fraudlake.counts import counted
 from fraudlake.forget import attachments, audit, own_files, traces
 from fraudlake.forget.account_rows import BY_ACCOUNT, LANDED, rows_of
 from fraudlake.model import entity_features, features
 from fraudlake.sources.landing_folder import landing_folder
 from fraudlake.streams import score
+from fraudlake.text import durations
+from fraudlake.text.counts import counted
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

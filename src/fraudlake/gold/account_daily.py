@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake.gold.aggregate import GroupAggregate
-from fraudlake.sql_text import bounded_sum
 from fraudlake.tables import GOLD_ACCOUNT_DAILY, SILVER_ALERTS, SILVER_TRANSACTIONS
+from fraudlake.text.sql_text import bounded_sum
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake.gold.aggregate import GroupAggregate
-from fraudlake.sql_text import bounded_sum
 from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, Table
+from fraudlake.text.sql_text import bounded_sum
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

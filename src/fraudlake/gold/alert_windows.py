@@ -12,8 +12,8 @@ session's time zone.
 from __future__ import annotations
 
 from fraudlake.gold import account_tiles
-from fraudlake.sql_text import bounded_sum
 from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, View
+from fraudlake.text.sql_text import bounded_sum
 
 _QUERY = """
 SELECT kind, account_id, number, window_start, window_end, transactions, amount_sum, amount_max, alerts,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from fraudlake import stop
+from fraudlake.process import stop
 
 _ATTEMPTS = 6
 _CONFLICTS = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED")

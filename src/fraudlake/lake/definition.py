@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fraudlake import json_text, tables
+from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import change_log
 from fraudlake.settings import DEFINITION, DEFINITION_TYPES, Settings
 from fraudlake.settings.columns import DeclaredColumn
 from fraudlake.settings.features import require_declared, require_kept, typed
 from fraudlake.settings.payload import complete
+from fraudlake.text import json_text
 
 if TYPE_CHECKING:
     from fraudlake.lake.lake import Lake

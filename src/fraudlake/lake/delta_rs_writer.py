@@ -18,7 +18,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from fraudlake import tables
 from fraudlake.lake import conflict, delta_rs_reader, rewriting, session
 from fraudlake.lake.writer import Compute, Mode, Transaction, Writer
-from fraudlake.sql_text import one_of
+from fraudlake.text.sql_text import one_of
 
 if TYPE_CHECKING:
     from datetime import date

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from fraudlake import host
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import java
+from fraudlake.process import host
 
 
 def target(configuration: str = "spark") -> Path:

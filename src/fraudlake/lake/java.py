@@ -9,8 +9,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from fraudlake import host
 from fraudlake.errors import FraudlakeError
+from fraudlake.process import host
 
 SUPPORTED = (17, 21)
 _HINT = "install Java 17 or 21 and put it on the PATH or name it in JAVA_HOME"

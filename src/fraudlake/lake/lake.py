@@ -26,7 +26,7 @@ from fraudlake.lake.spark_writer import SparkWriter
 from fraudlake.lake.writer import Writer
 from fraudlake.settings import Settings
 from fraudlake.settings.features import DeclaredFeature, typed
-from fraudlake.sql_text import spark_literal
+from fraudlake.text.sql_text import spark_literal
 
 if TYPE_CHECKING:
     from datetime import date

@@ -36,7 +36,7 @@ from fraudlake.lake.delta_rs_writer import DeltaRsWriter, is_plain
 from fraudlake.lake.lake import Lake, Query, layout, select
 from fraudlake.lake.writer import Writer
 from fraudlake.settings import Settings
-from fraudlake.sql_text import spark_literal
+from fraudlake.text.sql_text import spark_literal
 
 if TYPE_CHECKING:
     from datetime import timedelta

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
-from fraudlake.sql_text import value
+from fraudlake.text.sql_text import value
 
 if TYPE_CHECKING:
     from fraudlake.lake.lake import Lake

@@ -7,7 +7,7 @@ from contextlib import suppress
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from fraudlake.host import is_folder
+from fraudlake.process.host import is_folder
 
 FORMAT_FILE = "lake.json"
 """The file that makes a folder a lake, and names the version of its layout."""

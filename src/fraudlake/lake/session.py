@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from fraudlake import host, stop
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.lake import jars, java, spark_home
+from fraudlake.process import host, stop
 from fraudlake.settings import Settings
 
 if TYPE_CHECKING:

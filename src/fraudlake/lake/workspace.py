@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from fraudlake import secret, tables
+from fraudlake import tables
 from fraudlake.errors import FraudlakeError, MissingLakeError, UsageError, first_line
 from fraudlake.lake import contents, session
 from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.lake.lake import Lake, layout
-from fraudlake.settings import Settings
+from fraudlake.settings import Settings, secret
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

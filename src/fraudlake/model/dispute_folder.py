@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fraudlake import stop
 from fraudlake.errors import UsageError
-from fraudlake.host import is_folder
 from fraudlake.lake import json_file
 from fraudlake.model import verdict_file, verdicts
+from fraudlake.process import stop
+from fraudlake.process.host import is_folder
 from fraudlake.sources import landing
 
 if TYPE_CHECKING:

@@ -17,15 +17,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from fraudlake import durations
 from fraudlake.arrays import Vector, codes_of, keyed, vector_of
 from fraudlake.detection import ordering
-from fraudlake.match_recognize.values import Scope
 from fraudlake.model import decided as known
 from fraudlake.model.decided import Decided, Window
 from fraudlake.rules import windows
 from fraudlake.rules.columns import TIME, query_columns
 from fraudlake.settings.features import DeclaredFeature, condition
+from fraudlake.text import durations
+from fraudlake_patterns.values import Scope
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

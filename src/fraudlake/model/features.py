@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from fraudlake import durations, tables
+from fraudlake import tables
 from fraudlake.detection import buckets, detector, ordering
 from fraudlake.detection.rule_entity import Entity
 from fraudlake.entity import ACCOUNT, number
@@ -30,6 +30,7 @@ from fraudlake.model import decided, entity_features
 from fraudlake.model.entity_features import HASH_OF, Plan
 from fraudlake.settings.features import typed
 from fraudlake.silver import transactions
+from fraudlake.text import durations
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,10 +16,10 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.detection import buckets
-from fraudlake.durations import microseconds
 from fraudlake.model import entity_features, features
 from fraudlake.model.classifier import Trees, single
 from fraudlake.silver import verdicts
+from fraudlake.text.durations import microseconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from fraudlake import literals, tables
+from fraudlake import tables
+from fraudlake.bronze import literals
 from fraudlake.model.metrics import Budget, Judged, all_of
 
 if TYPE_CHECKING:

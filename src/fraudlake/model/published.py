@@ -19,7 +19,7 @@ from fraudlake import tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.model import budget
 from fraudlake.model.classifier import Classifier
-from fraudlake.sql_text import literal
+from fraudlake.text.sql_text import literal
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from fraudlake import durations, literals, sql_text, tables
-from fraudlake.counts import counted
+from fraudlake import tables
+from fraudlake.bronze import literals
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake.commit import row_changes
 from fraudlake.model import budget, drift, figures, history, promotion, published, search
@@ -29,6 +29,8 @@ from fraudlake.model.registry import (
 )
 from fraudlake.model.store import has_models
 from fraudlake.silver import verdicts
+from fraudlake.text import durations, sql_text
+from fraudlake.text.counts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fraudlake import text_file
 from fraudlake.bronze import parquet
 from fraudlake.bronze.sizes import LARGEST_VALUE, TooLargeError
 from fraudlake.errors import UsageError
 from fraudlake.settings.disputes import IDS, NAMES, PAYMENT, REFERENCE, Format
 from fraudlake.sources import landing
+from fraudlake.text import text_file
 
 _FRAUD, _GENUINE = ("true", "1", "yes", "fraud"), ("false", "0", "no", "ok", "genuine")
 _QUOTED = re.compile(r'"[^"]*"')

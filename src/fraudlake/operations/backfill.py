@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake import literals, tables
+from fraudlake import tables
+from fraudlake.bronze import literals
 from fraudlake.errors import UsageError
 from fraudlake.model import features, prediction_quality, predictions
 from fraudlake.model.registry import Registry

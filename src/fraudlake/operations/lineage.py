@@ -11,7 +11,7 @@ from fraudlake.detection import evidence, rule_table
 from fraudlake.errors import UsageError
 from fraudlake.lake.commit import row_changes
 from fraudlake.silver import source_position
-from fraudlake.sql_text import literal, one_of
+from fraudlake.text.sql_text import literal, one_of
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from fraudlake import gold, literals, tables
+from fraudlake import gold, tables
+from fraudlake.bronze import literals
 from fraudlake.detection import alerts as silver_alerts
 from fraudlake.detection import backtest, rule_table, suppression
 from fraudlake.errors import FraudlakeError, UsageError

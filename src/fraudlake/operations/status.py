@@ -8,9 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
-from fraudlake.counts import counted
 from fraudlake.delivery.destinations import DESTINATIONS
-from fraudlake.desk import reviewed
 from fraudlake.gold import detector_agreement, lane_agreement
 from fraudlake.lake import contents
 from fraudlake.model import drift
@@ -22,11 +20,11 @@ from fraudlake.quarantine.show import count_by_name
 from fraudlake.silver import quality_rules
 from fraudlake.sources import file_source, kafka, kafka_source
 from fraudlake.sources.landing_folder import landing_folder
-from fraudlake.sql_text import literal, one_of, value
 from fraudlake.streams import deliver, ingest, prediction_figures
+from fraudlake.text.counts import counted
+from fraudlake.text.sql_text import literal, one_of, value
 
 if TYPE_CHECKING:
-    from fraudlake.desk.missed import Missed
     from fraudlake.lake import Lake
     from fraudlake.lake.commit import Commit
     from fraudlake.tables import Table
@@ -100,8 +98,6 @@ class Status:
     """Stability index by feature on the latest complete day: see docs/how-to/model.md."""
     breaches: list[str] = field(default_factory=list)
     """Problems of the model on that day, a sentence each."""
-    missed: Missed | None = None
-    """Estimate for the review queues of the latest four weeks, if analysts have decided some of their draws."""
 
     @property
     def gaps(self) -> list[str]:
@@ -183,8 +179,7 @@ class Status:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for ``--json``."""
-        missed = self.missed.as_dict() if self.missed else None
-        return {**asdict(self), "missed": missed, "reconciles": not self.gaps, "gaps": self.gaps}
+        return {**asdict(self), "reconciles": not self.gaps, "gaps": self.gaps}
 
 
 def status(lake: Lake) -> Status:
@@ -232,19 +227,12 @@ def status(lake: Lake) -> Status:
         lanes=_lanes(lake),
         drift=latest.psi,
         breaches=_breaches(latest, lake),
-        missed=_missed(lake),
     )
 
 
 def _suppressed(lake: Lake) -> dict[str, int]:
     by_rule = lake.query(tables.SILVER_SUPPRESSED_ALERTS, "rule, count(*) AS alerts", "GROUP BY rule ORDER BY rule")
     return {row["rule"]: row["alerts"] for row in by_rule.to_pylist()}
-
-
-def _missed(lake: Lake) -> Missed | None:
-    """Estimate what the latest review queues missed."""
-    past = reviewed.of(lake)
-    return past.latest() if past else None
 
 
 def _agreement(lake: Lake) -> dict[str, int]:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.errors import UsageError
 from fraudlake.silver import quality_rules, source_position
-from fraudlake.sql_text import literal
+from fraudlake.text.sql_text import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,8 +12,8 @@ from fraudlake.entity import ACCOUNT, NO_ENTITIES, Entities
 from fraudlake.errors import UsageError
 
 if TYPE_CHECKING:
-    from fraudlake.match_recognize.expressions import Column
     from fraudlake.rules.compiled_rule import CompiledRule
+    from fraudlake_patterns.expressions import Column
 
 Source = Literal["transactions", "predictions"]
 """The input of a rule: ``silver_transactions`` or ``gold_fraud_predictions``."""

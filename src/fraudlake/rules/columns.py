@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fraudlake.match_recognize import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, Column
+from fraudlake_patterns import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, Column
 
 TABLES = ("transactions", "silver_transactions")
 """The names of the transactions that a query may use."""

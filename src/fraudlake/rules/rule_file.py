@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fraudlake import toml_file
 from fraudlake.errors import UsageError, reason_of
 from fraudlake.rules.kinds import RULE, Rule
 from fraudlake.rules.rule_set import EVALUATED, Status
+from fraudlake.text import toml_file
 
 
 def read(file: Path) -> list[tuple[Rule, Status]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field, create_model
 
 from fraudlake.delivery.destinations import DESTINATIONS, SECRETS_LISTED
-from fraudlake.durations import Duration
+from fraudlake.text.durations import Duration
 from fraudlake.values import SECRET
 
 _GROUPS = tuple(one.settings for one in DESTINATIONS.values() if one.settings.model_fields)

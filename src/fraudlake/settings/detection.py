@@ -7,9 +7,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from fraudlake.durations import Duration
 from fraudlake.rules.kinds import Rule
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
+from fraudlake.text.durations import Duration
 from fraudlake.values import from_json
 
 

@@ -19,10 +19,11 @@ from pydantic import (
 )
 from pydantic_settings import NoDecode
 
-from fraudlake import durations, tables, toml_file
+from fraudlake import tables
 from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError, reason_of
 from fraudlake.feature import PLACEHOLDER, Feature
+from fraudlake.text import durations, toml_file
 from fraudlake.values import from_json
 
 _MOST_TILES = 20_000
@@ -220,8 +221,8 @@ def condition(feature: DeclaredFeature, columns: Mapping[str, Any]) -> Any:
     Raises:
         UsageError: the condition is not valid.
     """
-    from fraudlake.match_recognize import expressions, sql
     from fraudlake.rules.columns import TIME, query_columns
+    from fraudlake_patterns import expressions, sql
 
     if feature.where is None:
         return None

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsConfigDict, SettingsError
 
 from fraudlake.errors import UsageError, reason_of
-from fraudlake.host import is_utf8
+from fraudlake.process.host import is_utf8
 from fraudlake.settings.settings import DEFINITION, ENV_PREFIX, SECRETS, Settings
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import Annotated, Any, get_args
 from pydantic import PrivateAttr, SecretStr, TypeAdapter
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
-from fraudlake import toml_file
 from fraudlake.settings.columns import Columns
 from fraudlake.settings.delivery import Delivery
 from fraudlake.settings.desk import Desk
@@ -27,6 +26,7 @@ from fraudlake.settings.quality import Quality
 from fraudlake.settings.spark import Spark
 from fraudlake.settings.storage import Storage
 from fraudlake.settings.streams import Streams
+from fraudlake.text import toml_file
 
 ENV_PREFIX = "FRAUDLAKE_"
 DEFINITION = (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from fraudlake import literals
+from fraudlake.bronze import literals
 from fraudlake.silver import quality_rules
 from fraudlake.silver.transactions import own_id, position, source
 

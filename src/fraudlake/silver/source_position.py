@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from fraudlake.sql_text import literal
+from fraudlake.text.sql_text import literal
 
 KAFKA = "kafka:"
 """The prefix of ``source`` in rows from Kafka."""

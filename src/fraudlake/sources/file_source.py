@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fraudlake import stop, tables
-from fraudlake.host import is_utf8
+from fraudlake import tables
 from fraudlake.lake import conflict
+from fraudlake.process import stop
+from fraudlake.process.host import is_utf8
 from fraudlake.sources import landing, ledger, numbered_append
 from fraudlake.sources.folder import LandingFolder
 from fraudlake.sources.landing import File

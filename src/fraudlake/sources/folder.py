@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from fraudlake.bronze import contract, parquet
 from fraudlake.errors import UsageError
-from fraudlake.host import is_folder, is_utf8
+from fraudlake.process.host import is_folder, is_utf8
 from fraudlake.sources import landing
 from fraudlake.sources.landing import File
 from fraudlake.sources.numbered_append import NumberedAppend

@@ -15,8 +15,8 @@ import pyarrow as pa
 from fraudlake import tables
 from fraudlake.bronze import parquet, transactions
 from fraudlake.errors import UsageError
-from fraudlake.host import is_utf8
 from fraudlake.lake import json_file
+from fraudlake.process.host import is_utf8
 from fraudlake.sources import landing, links
 from fraudlake.sources.folder import Counted, LandingFolder
 from fraudlake.sources.landing import File

@@ -12,12 +12,12 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.bronze import transactions
-from fraudlake.host import is_folder
+from fraudlake.process.host import is_folder
 from fraudlake.sources import auto_loader, landing
 from fraudlake.sources.folder import Counted, LandingFolder
 from fraudlake.sources.landing import File
 from fraudlake.sources.numbered_append import NumberedAppend
-from fraudlake.sql_text import spark_literal
+from fraudlake.text.sql_text import spark_literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

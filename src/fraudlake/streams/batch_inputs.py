@@ -16,7 +16,7 @@ from fraudlake import tables
 from fraudlake.settings.columns import DeclaredColumn
 from fraudlake.silver import duplicates
 from fraudlake.silver.source_position import POSITION, SOURCE
-from fraudlake.sql_text import literal
+from fraudlake.text.sql_text import literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fraudlake import tables
 from fraudlake.gold import cases
 from fraudlake.lake import machine_clock
-from fraudlake.sql_text import literal
+from fraudlake.text.sql_text import literal
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from fraudlake import secret, tables
+from fraudlake import tables
 from fraudlake.bronze.calendar import EPOCH, MICROSECOND
 from fraudlake.delivery import event
 from fraudlake.delivery.destinations import DESTINATIONS
@@ -23,8 +23,9 @@ from fraudlake.delivery.sink import Outcome, Sink
 from fraudlake.delivery.suppression import HeldBack, held_back, minute_of
 from fraudlake.lake import json_file, merge
 from fraudlake.lake.appender import Appender
-from fraudlake.sql_text import literal
+from fraudlake.settings import secret
 from fraudlake.streams.stream import Stream
+from fraudlake.text.sql_text import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake import durations, gold, tables
+from fraudlake import gold, tables
 from fraudlake.detection import rule_table
 from fraudlake.gold.aggregate import by_sources
 from fraudlake.lake import threads
@@ -20,6 +20,7 @@ from fraudlake.lake.rows import persisted_batch
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.streams import cases, refresh
 from fraudlake.streams.stream import Stream
+from fraudlake.text import durations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake import literals, tables
+from fraudlake import tables
+from fraudlake.bronze import literals
 from fraudlake.detection import rule_table
 from fraudlake.entity import ACCOUNT
 from fraudlake.gold import lane_agreement

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fraudlake import sql_text, tables
+from fraudlake import tables
 from fraudlake.lake import threads
 from fraudlake.model import drift, prediction_quality, published
 from fraudlake.model.metrics import Budget
 from fraudlake.silver import verdicts
-from fraudlake.sql_text import one_of
 from fraudlake.streams import refresh
 from fraudlake.streams.stream import Stream
+from fraudlake.text import sql_text
+from fraudlake.text.sql_text import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake import literals, tables
+from fraudlake import tables
+from fraudlake.bronze import literals
 from fraudlake.lake import machine_clock
 from fraudlake.lake.rows import persisted
-from fraudlake.sql_text import one_of
+from fraudlake.text.sql_text import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from fraudlake import json_text, tables
+from fraudlake import tables
 from fraudlake.bronze import contract, messages
 from fraudlake.entity import ACCOUNT
 from fraudlake.errors import FraudlakeError
@@ -27,6 +27,7 @@ from fraudlake.sources import kafka
 from fraudlake.streams import prediction_figures
 from fraudlake.streams.score_alerts import ScoreAlerts
 from fraudlake.streams.stream import OutdatedError, Stream, advice
+from fraudlake.text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from fraudlake import literals, tables
+from fraudlake import tables
+from fraudlake.bronze import literals
 from fraudlake.detection import rule_table, suppression
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.missing_version import of_version

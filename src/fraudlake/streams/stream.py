@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fraudlake import logs, stop
 from fraudlake.errors import FraudlakeError, cause_of
 from fraudlake.lake import Lake
 from fraudlake.lake.commit import new_rows
 from fraudlake.lake.rows import persisted_batch
+from fraudlake.process import logs, stop
 from fraudlake.streams import telemetry
 from fraudlake.streams.row_count import RowCount
 from fraudlake.tables import Table

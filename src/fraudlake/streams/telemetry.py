@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fraudlake import __version__, logs
+from fraudlake import __version__
 from fraudlake.errors import UsageError
+from fraudlake.process import logs
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

@@ -22,13 +22,13 @@ from playwright import sync_api as playwright
 from starlette.testclient import TestClient
 
 from fraudlake import tables
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.store import Store
-from fraudlake.desk.web import server
-from fraudlake.desk.web.application import application
-from fraudlake.desk.web.role import Role
 from fraudlake.settings import Settings
-from fraudlake.workspace.warehouse import WarehouseStore
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.store import Store
+from fraudlake_desk.warehouse import WarehouseStore
+from fraudlake_desk.web import server
+from fraudlake_desk.web.application import application
+from fraudlake_desk.web.role import Role
 from tests.desk import browsers, small_lake
 from tests.workspace.warehouse import Warehouse, serving
 from tests.workspace_http import TOKEN
@@ -123,7 +123,7 @@ class Desk:
     address: str = field(init=False)
 
     def __post_init__(self) -> None:
-        command = [sys.executable, "-m", "fraudlake", "--lake", str(self.root), "--json", "desk"]
+        command = [sys.executable, "-m", "fraudlake_cli", "--lake", str(self.root), "--json", "desk"]
         command += ["--port", str(self.port), "--analyst", self.analyst]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None

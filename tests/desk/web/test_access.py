@@ -10,15 +10,15 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.web import access, forms, guard, server
-from fraudlake.desk.web.access import Access, PlatformAccess, ProxyAccess, TokenAccess
-from fraudlake.desk.web.application import application
-from fraudlake.desk.web.role import Role, RoleByGroup, SameRole
-from fraudlake.desk.web.site import Site
 from fraudlake.errors import UsageError
 from fraudlake.settings import Settings, load
 from fraudlake.tables import SILVER_REVIEW_EVENTS
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.web import access, forms, guard, server
+from fraudlake_desk.web.access import Access, PlatformAccess, ProxyAccess, TokenAccess
+from fraudlake_desk.web.application import application
+from fraudlake_desk.web.role import Role, RoleByGroup, SameRole
+from fraudlake_desk.web.site import Site
 from tests.conftest import FraudlakeHere
 from tests.desk.web.conftest import ADDRESS, PORT, Browser, Open
 

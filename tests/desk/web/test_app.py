@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.web import server
-from fraudlake.desk.web.access import PlatformAccess
-from fraudlake.desk.web.application import application
-from fraudlake.desk.web.role import Role, RoleByGroup
-from fraudlake.desk.web.site import Site
 from fraudlake.settings import Settings
-from fraudlake.workspace.app_users import UserStores, groups_of
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.web import server
+from fraudlake_desk.web.access import PlatformAccess
+from fraudlake_desk.web.app_users import UserStores, groups_of
+from fraudlake_desk.web.application import application
+from fraudlake_desk.web.role import Role, RoleByGroup
+from fraudlake_desk.web.site import Site
 from tests.desk.web.conftest import ADDRESS, PORT
 from tests.workspace.warehouse import Warehouse, serving
 from tests.workspace_http import TOKEN

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from httpx2 import Response
 
-from fraudlake.desk import attachments, document, dossier, matters, review
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.web.role import Role
+from fraudlake_desk.documents import document, dossier
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.review import attachments, matters, review
+from fraudlake_desk.web.role import Role
 from tests.desk import small_lake
 from tests.desk.page import Page
 from tests.desk.web.conftest import Browser, Open

@@ -17,10 +17,11 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, Error, Page, Route, expect
 
-from fraudlake.desk import review, rules
-from fraudlake.desk.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake.tables import SILVER_REVIEW_EVENTS
+from fraudlake_desk import rules
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.review import review
 from tests.desk import small_lake
 
 AXE = next(Path(axe_playwright_python.__file__).parent.rglob("axe.min.js"))

@@ -15,12 +15,12 @@ import pytest
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fraudlake import stop
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.web import connections, server
-from fraudlake.desk.web.application import application
-from fraudlake.desk.web.role import Role
+from fraudlake.process import stop
 from fraudlake.settings import Settings
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.web import connections, server
+from fraudlake_desk.web.application import application
+from fraudlake_desk.web.role import Role
 
 HALF = b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n"
 STRANGER, PROXY = "127.0.0.2", "127.0.0.3"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import unescape
 
-from fraudlake.desk.web.cut import brief, cut, whole
+from fraudlake_desk.web.cut import brief, cut, whole
 
 
 def test_a_short_text_is_whole() -> None:

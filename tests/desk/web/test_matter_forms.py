@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fraudlake.desk.store import Store
-from fraudlake.desk.web.role import Role
 from fraudlake.tables import SILVER_REVIEW_EVENTS
+from fraudlake_desk.store import Store
+from fraudlake_desk.web.role import Role
 from tests.desk import small_lake
 from tests.desk.web.conftest import Browser, Open, OpenStore
 from tests.desk.web.test_decisions import learned

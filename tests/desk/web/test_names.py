@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from fraudlake import tables
-from fraudlake.desk import letters
-from fraudlake.desk.web import names
+from fraudlake_desk.documents import letters
+from fraudlake_desk.web import names
 from tests.desk import small_lake
 from tests.desk.web.conftest import Open
 

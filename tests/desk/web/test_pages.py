@@ -17,14 +17,14 @@ import pytest
 from deltalake import write_deltalake
 from starlette.testclient import TestClient
 
-from fraudlake.desk import rules
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.web import case_page
-from fraudlake.desk.web.access import Person, PlatformAccess
-from fraudlake.desk.web.application import application
-from fraudlake.desk.web.role import RoleByGroup
-from fraudlake.desk.web.site import Site
 from fraudlake.errors import FraudlakeError
+from fraudlake_desk import rules
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.web import case_page
+from fraudlake_desk.web.access import Person, PlatformAccess
+from fraudlake_desk.web.application import application
+from fraudlake_desk.web.role import RoleByGroup
+from fraudlake_desk.web.site import Site
 from tests.desk import small_lake
 from tests.desk.small_lake import HOSTILE, SENTENCE
 from tests.desk.web.conftest import Open
@@ -310,10 +310,10 @@ def test_the_pages_need_neither_spark_nor_pyspark(root: Path) -> None:
     script = (
         "import sys\n"
         "from starlette.testclient import TestClient\n"
-        "from fraudlake.desk.local_store import LocalStore\n"
-        "from fraudlake.desk.web import server\n"
-        "from fraudlake.desk.web.application import application\n"
-        "from fraudlake.desk.web.role import Role\n"
+        "from fraudlake_desk.local_store import LocalStore\n"
+        "from fraudlake_desk.web import server\n"
+        "from fraudlake_desk.web.application import application\n"
+        "from fraudlake_desk.web.role import Role\n"
         "from fraudlake.settings import Settings\n"
         f"store = LocalStore(Settings(lake={str(root)!r}))\n"
         "site, access = server.site_of_one(store, 'anna', Role.ANALYST, ('127.0.0.1', 1))\n"

@@ -17,9 +17,9 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from fraudlake.desk.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake.tables import SILVER_REVIEW_EVENTS
+from fraudlake_desk.local_store import LocalStore
 from tests.desk import browsers
 from tests.integration.certificates import Authority
 
@@ -100,7 +100,7 @@ def serve(root: Path, tmp_path: Path) -> Iterator[Serve]:
     def open_(proxy: str, *flags: str, more: str = "") -> Served:
         port = free_port()
         url = f"https://desk.example:{port}"
-        desk = start(sys.executable, "-m", "fraudlake", "--lake", root, "--json", "desk", "--port", "0",
+        desk = start(sys.executable, "-m", "fraudlake_cli", "--lake", root, "--json", "desk", "--port", "0",
                      "--public-url", url, *flags)  # fmt: skip
         assert desk.stdout is not None
         address = json.loads(desk.stdout.readline())["address"]

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.web import server
-from fraudlake.desk.web.application import application
-from fraudlake.desk.web.errors import RefusedError
-from fraudlake.desk.web.role import Role, RoleByFile
 from fraudlake.errors import UsageError
 from fraudlake.settings import Settings, load
 from fraudlake.tables import SILVER_REVIEW_EVENTS
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.web import server
+from fraudlake_desk.web.application import application
+from fraudlake_desk.web.errors import RefusedError
+from fraudlake_desk.web.role import Role, RoleByFile
 from tests.desk.web.conftest import Browser
 
 CASE = "/items/alert2"

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from fraudlake.desk import chain, items, matters, review, several, verdicts
-from fraudlake.desk.local_store import LocalStore
-from fraudlake.desk.store import Store
-from fraudlake.desk.web.role import Role
-from fraudlake.desk.window import Window
 from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS, Table
+from fraudlake_desk.local_store import LocalStore
+from fraudlake_desk.review import chain, items, matters, review, several, verdicts
+from fraudlake_desk.store import Store
+from fraudlake_desk.web.role import Role
+from fraudlake_desk.window import Window
 from tests.desk import small_lake
 from tests.desk.web.conftest import Browser, Open
 
@@ -150,7 +150,7 @@ def test_if_the_process_ends_before_the_labels_the_events_are_there_and_a_repeti
     browser = browse()
     sent = browser.form(QUEUE, "/several") | {"item": ["alert1", "alert2"], "act": "genuine"}
     with monkeypatch.context() as patch:
-        patch.setattr("fraudlake.desk.verdicts.follow", killed)
+        patch.setattr("fraudlake_desk.review.verdicts.follow", killed)
         assert browser.post("/several", data=sent).status_code == 500
     assert len(written(store)) == 2 and labels(store) == {}
     browser.post("/several", data=sent)

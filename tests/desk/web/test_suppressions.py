@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from fraudlake import tables
-from fraudlake.desk import list_entries
-from fraudlake.desk.web.role import Role
 from fraudlake.detection.list_entries import Entry
+from fraudlake_desk import list_entries
+from fraudlake_desk.web.role import Role
 from tests.desk import small_lake
 from tests.desk.web.conftest import Open, OpenStore
 

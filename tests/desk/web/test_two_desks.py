@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fraudlake.desk.web import server
+from fraudlake_desk.web import server
 from tests.conftest import FraudlakeHere
 
 pytestmark = pytest.mark.slow
@@ -27,7 +27,7 @@ def test_a_second_desk_of_one_name_is_warned_until_the_first_is_gone(
         """End at once."""
 
     monkeypatch.setattr(server, "serve", serve_nothing)
-    command = [sys.executable, "-m", "fraudlake", "--lake", str(root), "desk", "--port", "0", "--analyst", "anna"]
+    command = [sys.executable, "-m", "fraudlake_cli", "--lake", str(root), "desk", "--port", "0", "--analyst", "anna"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None and "the desk of" in first.stdout.readline()
         (line,) = warnings("--analyst", "anna")

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field, SecretStr, model_validator
 
 from fraudlake.delivery.destination import Destination, required
-from fraudlake.durations import Duration
+from fraudlake.text.durations import Duration
 
 if TYPE_CHECKING:
     from fraudlake.delivery.sink import Sink

@@ -12,7 +12,7 @@ from fraudlake.values import Threshold
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fraudlake.match_recognize.expressions import Column
+    from fraudlake_patterns.expressions import Column
 
 
 class ModelRule(AnyRule):

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fraudlake.durations import Duration
 from fraudlake.entity import ACCOUNT, NO_ENTITIES, Entities
 from fraudlake.errors import UsageError
 from fraudlake.rules.any_rule import AnyRule
 from fraudlake.rules.compiled_rule import EVIDENCE_ROWS, Alert, Evaluation, shown
+from fraudlake.text.durations import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     import pyarrow as pa
 
-    from fraudlake.match_recognize.expressions import Column
-    from fraudlake.match_recognize.query import Query
+    from fraudlake_patterns.expressions import Column
+    from fraudlake_patterns.query import Query
 
 
 class PatternRule(AnyRule):
@@ -73,8 +73,8 @@ class PatternRule(AnyRule):
             UsageError: the query is not valid, with its position; there is no such entity; or a measure is called
                 ``evidence_rows``.
         """
-        from fraudlake.match_recognize import parse
         from fraudlake.rules.columns import TABLES, TIME
+        from fraudlake_patterns import parse
 
         key = [column.name for column in self.key(columns, entities)]
         # The account has Flink's name in the result; backquotes allow names that are keywords of SQL.
@@ -108,10 +108,10 @@ class CompiledPattern:
         """Return an alert for each match that the query selects; the state is each partition's open matches."""
         import numpy as np
 
-        from fraudlake.match_recognize import evaluation
-        from fraudlake.match_recognize.expressions import json_value
-        from fraudlake.match_recognize.rows import sort
         from fraudlake.rules.columns import arrival
+        from fraudlake_patterns import evaluation
+        from fraudlake_patterns.expressions import json_value
+        from fraudlake_patterns.rows import sort
 
         query = self.query
         ordered = sort(rows, query.time, query.partition_by, query.order_by, query.columns, arrival(rows), seen)

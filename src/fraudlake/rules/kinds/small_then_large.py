@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fraudlake.durations import Duration, microseconds
 from fraudlake.entity import NO_ENTITIES, Entities
 from fraudlake.rules.any_rule import AnyRule
+from fraudlake.text.durations import Duration, microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fraudlake.match_recognize.expressions import Column
     from fraudlake.rules.kinds.pattern import CompiledPattern
+    from fraudlake_patterns.expressions import Column
 
 
 class SmallThenLargeRule(AnyRule):

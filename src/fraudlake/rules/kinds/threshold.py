@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fraudlake.durations import Duration, microseconds
 from fraudlake.entity import NO_ENTITIES, Entities
 from fraudlake.errors import UsageError
 from fraudlake.rules.any_rule import AnyRule
 from fraudlake.rules.compiled_rule import Alert, Evaluation
+from fraudlake.text.durations import Duration, microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     import pyarrow as pa
 
-    from fraudlake.match_recognize.expressions import Column
-    from fraudlake.match_recognize.values import Expression
+    from fraudlake_patterns.expressions import Column
+    from fraudlake_patterns.values import Expression
 
 EVIDENCE = 20
 """The largest number of a window's rows, the latest ones, in an alert."""
@@ -76,8 +76,8 @@ class ThresholdRule(AnyRule):
         Raises:
             UsageError: there is no such column or entity, the column has a wrong type, or the condition is not valid.
         """
-        from fraudlake.match_recognize import expressions, sql
         from fraudlake.rules.columns import TIME
+        from fraudlake_patterns import expressions, sql
 
         column = columns.get(self.column)
         if column is None:
@@ -121,10 +121,10 @@ class CompiledThreshold:
         """Return an alert for each row at which the aggregate crosses the limit; the needed rows are the only state."""
         import numpy as np
 
-        from fraudlake.match_recognize.rows import sort
-        from fraudlake.match_recognize.values import Scope
         from fraudlake.rules import windows
         from fraudlake.rules.columns import TIME, arrival
+        from fraudlake_patterns.rows import sort
+        from fraudlake_patterns.values import Scope
 
         rule = self.rule
         ordered = sort(rows, TIME, self.key, [], self.columns, arrival(rows), seen)

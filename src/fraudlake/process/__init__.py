@@ -1,0 +1,1 @@
+"""The process: its machine, signals, path of modules and log lines."""

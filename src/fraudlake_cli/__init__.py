@@ -1,0 +1,1 @@
+"""The command line: ``fraudlake COMMAND`` runs one step of the lake, or all of them in order."""

@@ -1,0 +1,75 @@
+"""Commands for the declared features: features list, check, apply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fraudlake.text import json_text
+from fraudlake_cli.app import App, cli
+from fraudlake_cli.commands.definition import described, redefined
+from fraudlake_cli.commands.rule_changes import author_of, signed
+
+if TYPE_CHECKING:
+    from fraudlake.feature import Feature
+
+
+@cli.group(name="features", example="fraudlake features check features.toml")
+def features_() -> None:
+    """Declare features of accounts and other entities, which models learn and score with."""
+
+
+@features_.command(name="list", example="fraudlake features list")
+@click.pass_obj
+def list_(app: App, /) -> None:
+    """List the features of the lake: its own, and those that it declares."""
+    from fraudlake.feature import OWN
+
+    declared = app.settings_of_lake().features
+    width = max(len(feature.name) for feature in (*OWN, *declared))
+    lines = [f"{feature.name:<{width}}  {feature.meaning}" for feature in (*OWN, *declared)]
+    app.say({"own": _as_json(OWN), "declared": _as_json(declared)}, "\n".join(lines))
+
+
+@features_.command(example="fraudlake features check features.toml")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.pass_obj
+def check(app: App, /, file: Path) -> None:
+    """Check whether the features of FILE are valid, for the columns and entities of the lake if there is one.
+
+    FILE is a TOML file with [[features]] entries, as in the settings.
+    """
+    from fraudlake.settings.features import read, require_declared, require_kept
+
+    settings, declared = app.settings_of_lake(), read(file)
+    require_declared(declared, settings.columns, settings.entities, settings.flink_delay)
+    require_kept(declared, settings.row_retention)
+    lines = [f"{feature.name}: {feature.meaning}" for feature in declared]
+    app.say({"valid": _as_json(declared)}, "\n".join(lines) or "no features")
+
+
+@features_.command(example="fraudlake features apply features.toml --yes")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--yes", is_flag=True, help="Change the lake. Without this flag, only show the changes.")
+@signed
+@click.pass_obj
+def apply(app: App, /, file: Path, yes: bool, author: str | None, reason: str | None) -> None:
+    """Replace the declared features of the lake by those of FILE; with --yes no step may run.
+
+    Nothing else of the lake changes, whatever the settings say: 'fraudlake define' changes that.
+
+    The next 'score' computes them, new ones with the history that they look back to; the next 'train' learns them.
+    """
+    from fraudlake.lake.definition import Change
+    from fraudlake.settings.features import read
+
+    wanted = app.settings(features=json_text.dumps(_as_json(read(file))))
+    _, changes = redefined(wanted, yes, Change(author_of(author), reason), ["features"])
+    app.say({"changes": changes}, described(changes, yes))
+
+
+def _as_json(declared: Sequence[Feature]) -> list[dict[str, object]]:
+    return [feature.model_dump(mode="json") for feature in declared]

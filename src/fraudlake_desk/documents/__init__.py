@@ -1,0 +1,1 @@
+"""Documents: files that leave the desk, such as dossiers, reports and goAML."""

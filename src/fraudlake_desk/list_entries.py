@@ -1,0 +1,222 @@
+"""List entries: adds, ends and lists the entries of ``silver_list_entries``, with the alerts that they suppressed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime, time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from fraudlake import tables
+from fraudlake.detection import list_entries
+from fraudlake.detection.list_entries import Entry
+from fraudlake.entity import ACCOUNT
+from fraudlake.errors import UsageError
+from fraudlake.rules.rule_set import RuleSet
+from fraudlake.text.sql_text import value
+from fraudlake_desk.review import review
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fraudlake.detection.rule_entity import Entity
+    from fraudlake_desk.store import Store
+    from fraudlake_desk.window import Window
+
+_TABLE = tables.SILVER_LIST_ENTRIES
+_LONGEST = review.LONGEST["reason"]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An entry with the number of alerts that it has suppressed, and its current state."""
+
+    entry: Entry
+    alerts: int
+    """Number of alerts that it has suppressed."""
+    state: str
+    """``active``, ``to begin``, ``over``, ``ended``, or ``without effect``: no stream evaluates its rule for its
+    entity."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not ended."""
+        return self.state not in ("over", "ended")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for ``--json``."""
+        return {**asdict(self.entry), "alerts": self.alerts, "state": self.state}
+
+
+def listed(store: Store, rules: RuleSet, now: datetime | None = None) -> list[Listed]:
+    """Return all entries, the latest first; their states depend on the rules of the lake."""
+    now, entries = now or datetime.now(UTC), read(store)
+    if not entries:
+        return []
+    counts = suppressed(store, "entry_id")
+    evaluated = {name: _evaluated_by(store, rules, name) for name in {entry.rule for entry in entries}}
+    return [
+        Listed(entry, counts.get(entry.entry_id, 0), _state(entry, evaluated[entry.rule], now)) for entry in entries
+    ]
+
+
+def suppressed(store: Store, column: str = "rule", window: Window | None = None) -> Mapping[str, int]:
+    """Return the number of suppressed alerts by ``rule`` or ``entry_id``, on some days or in total."""
+    table, of_days = tables.SILVER_SUPPRESSED_ALERTS, f" WHERE {window.times}" if window else ""
+    rows = store.query(f"SELECT {column}, count(*) AS alerts FROM {table.name}{of_days} GROUP BY {column}", table)
+    return Counter({row[column]: row["alerts"] for row in rows.to_pylist()})
+
+
+def read(store: Store, condition: str = "true") -> list[Entry]:
+    """Return the entries whose rows fulfil a condition in SQL, the latest first."""
+    list_ = f"list = {value(list_entries.SUPPRESSED)}"
+    return list_entries.of_rows(
+        store.query(f"SELECT * FROM {_TABLE.name} WHERE {list_} AND {condition}", _TABLE).to_pylist()
+    )
+
+
+def of_rule(store: Store, rule: str) -> list[Entry]:
+    """Return the entries of a rule."""
+    return read(store, f"rule = {value(rule)}")
+
+
+def of_key(store: Store, entity: str, key: str) -> list[Entry]:
+    """Return the entries of a key, of any rule."""
+    return read(store, f"entity = {value(entity)} AND entity_key = {value(key)}")
+
+
+def add(
+    store: Store,
+    rules: RuleSet,
+    author: str,
+    rule: str,
+    entity: str | None,
+    key: str,
+    until: date,
+    reason: str,
+    entry_id: str | None = None,
+    now: datetime | None = None,
+) -> Entry:
+    """Suppress a rule for a key until the beginning of a day (UTC), and return the entry.
+
+    Args:
+        store: the lake's tables.
+        rules: the rules of the lake.
+        author: who adds it.
+        rule: name of the rule.
+        entity: the entity of the key; None: the one that the rule groups by.
+        key: the key, as alerts have it.
+        until: the first day on which the entry no longer applies.
+        reason: why.
+        entry_id: id of the entry; an existing entry with this id is returned unchanged.
+        now: the time; by default this machine's.
+
+    Raises:
+        UsageError: there is no such rule, entity or key, an entry suppresses it already, or the day or the reason is
+            not valid.
+    """
+    entry_id, now = entry_id or review.new_id(), now or datetime.now(UTC)
+    for known in read(store, f"entry_id = {value(entry_id)}"):
+        return known
+    _require_texts(author, reason)
+    by = _entity_of(store, rules, rule, entity)
+    text, account = list_entries.key_of(by, key)
+    ends_at = datetime.combine(until, time(), UTC)
+    list_entries.require_end(ends_at, now)
+    starts_at = list_entries.first_minute(now, _newest(store, now, ends_at))
+    list_entries.require_span(starts_at, ends_at)
+    of_key = f"rule = {value(rule)} AND entity = {value(by.name)} AND entity_key = {value(text)}"
+    for other in read(store, of_key):
+        if other.ends_at > starts_at:
+            raise UsageError(
+                f"entry {other.entry_id} suppresses {rule} for {by.name} {text} already, until "
+                f"{other.ends_at:%Y-%m-%d %H:%M} UTC ({other.author}: {other.reason}): end it first"
+            )
+    entry = Entry(entry_id, rule, by.name, text, account, starts_at, ends_at, reason, author, now)
+    _insert(store, entry.added)
+    return entry
+
+
+def end(store: Store, author: str, entry_id: str, reason: str, now: datetime | None = None) -> Entry:
+    """End an entry early, given by its id or a unique prefix of it, and return it.
+
+    Raises:
+        UsageError: there is no such entry, it has ended already, or the reason is not valid.
+    """
+    now = now or datetime.now(UTC)
+    _require_texts(author, reason)
+    entry = _one(store, entry_id)
+    ends_at = list_entries.first_minute(now, _newest(store, now, entry.ends_at))
+    if entry.ended_by is not None or entry.ends_at <= ends_at:
+        raise UsageError(f"entry {entry.entry_id} ends at {entry.ends_at:%Y-%m-%d %H:%M} UTC already")
+    _insert(store, entry.ended(ends_at, reason, author, now))
+    return _one(store, entry.entry_id)
+
+
+def _one(store: Store, beginning: str) -> Entry:
+    found = [entry for entry in read(store) if entry.entry_id.startswith(beginning)]
+    if len(found) != 1:
+        number = len(found) or "no"
+        raise UsageError(f"{number} entries begin with '{beginning}': 'fraudlake rules suppressions' lists them")
+    return found[0]
+
+
+def _entity_of(store: Store, rules: RuleSet, rule: str, name: str | None) -> Entity:
+    """Return the entity that a rule groups by.
+
+    Raises:
+        UsageError: there is no such rule or entity, the rule is retired, or it groups by another entity.
+    """
+    rules.version_of(rule)  # raises an error that lists the rules
+    if name not in (None, ACCOUNT, *store.settings.entities):
+        known = ", ".join((ACCOUNT, *store.settings.entities))
+        raise UsageError(f"there is no entity '{name}'; there are {known}")
+    entities = list_entries.entities_of(rules, rule, store.settings)
+    if not entities:
+        raise UsageError(f"{rule} is retired, and raises no alerts")
+    if name is None and len(entities) == 1:
+        return next(iter(entities.values()))
+    if name not in entities:
+        raise UsageError(f"{rule} is by {' and '.join(entities)}: give a key of that")
+    return entities[str(name)]
+
+
+def _evaluated_by(store: Store, rules: RuleSet, name: str) -> set[str]:
+    """Return the entities that streams group by to evaluate a rule."""
+    try:
+        return {*list_entries.entities_of(RuleSet(rules.evaluated), name, store.settings)}
+    except UsageError:  # a column of the rule is gone
+        return set()
+
+
+def _state(entry: Entry, entities: set[str], now: datetime) -> str:
+    if entry.ends_at <= now:
+        return "ended" if entry.ended_by else "over"
+    if entry.entity not in entities:
+        return "without effect"
+    return "to begin" if now < entry.starts_at else "active"
+
+
+def _newest(store: Store, now: datetime, ends_at: datetime) -> datetime | None:
+    """Return the newest event time in silver between ``now`` and an end; None if no row is ahead of the clock."""
+    silver = tables.SILVER_TRANSACTIONS
+    ahead = f"date >= {value(now.date())} AND timestamp >= {value(now)} AND timestamp < {value(ends_at)}"
+    rows = store.query(f"SELECT max(timestamp) AS newest FROM {silver.name} WHERE {ahead}", silver)
+    newest: datetime | None = rows["newest"][0].as_py()
+    return newest
+
+
+def _require_texts(author: str, reason: str) -> None:
+    if not author.strip():
+        raise UsageError("no author is named: give --author")
+    if not reason.strip():
+        raise UsageError("give a reason: nothing was written")
+    if len(reason) > _LONGEST:
+        raise UsageError(f"the reason has {len(reason):,} characters, and at most {_LONGEST:,} are allowed: shorten it")
+
+
+def _insert(store: Store, row: dict[str, Any]) -> None:
+    with store.in_turn():
+        store.insert(_TABLE, pa.Table.from_pylist([row], _TABLE.schema), ("entry_id", "event"))

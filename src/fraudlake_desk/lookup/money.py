@@ -1,0 +1,78 @@
+"""Money: finds the currency and country of payments in declared columns whose names end with these nouns."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from fraudlake.tables import SILVER_TRANSACTIONS
+from fraudlake.text.sql_text import one_of
+from fraudlake_desk.documents.letters import shown
+from fraudlake_desk.window import Window
+
+if TYPE_CHECKING:
+    from fraudlake.settings import Settings
+    from fraudlake_desk.review.items import Queued
+    from fraudlake_desk.store import Store
+
+
+def declared(settings: Settings, noun: str) -> tuple[str, ...]:
+    """Return the declared columns whose names are or end with a noun, such as ``currency`` or ``card_currency``."""
+    return _of_noun(tuple(settings.columns), noun)
+
+
+@lru_cache  # a page calls this for each payment
+def _of_noun(columns: tuple[str, ...], noun: str) -> tuple[str, ...]:
+    return tuple(name for name in columns if name.lower().rpartition("_")[2] == noun)
+
+
+def currencies(settings: Settings, rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the currencies of rows of ``silver_transactions``; empty if no declared column has them."""
+    names = declared(settings, "currency")
+    given = {row.get(name) for row in rows for name in names} - {None}
+    return sorted({shown(str(one)) for one in given})
+
+
+def country(settings: Settings, row: Mapping[str, Any]) -> str:
+    """Return the countries of a row of ``silver_transactions``, in the order of the columns."""
+    names = declared(settings, "country")
+    return ", ".join(dict.fromkeys(shown(str(row[name])) for name in names if row.get(name) is not None))
+
+
+def amount(value: float | None, of: Sequence[str] = ()) -> str:
+    """Write an amount; a sum of several currencies names all of them, such as ``12.00 EUR + USD``."""
+    return "" if value is None else " ".join(filter(None, (f"{value:,.2f}", " + ".join(of))))
+
+
+def of_queue(store: Store, queued: Sequence[Queued]) -> dict[str, list[str]]:
+    """Return the currencies of each item of a queue, by its id."""
+    wanted, silver = declared(store.settings, "currency"), SILVER_TRANSACTIONS
+    days = [one.item.about for one in queued if one.item.about]
+    if not wanted or not days:
+        return {}
+    # Silver gets a newly declared column only with its next commit.
+    present = store.query(f"SELECT * FROM {silver.name} LIMIT 0", silver).column_names
+    names = [name for name in wanted if name in present]
+    window = Window(min(day.first for day in days), max(day.last for day in days))
+    ids = sorted({id_ for one in queued for id_ in one.item.transaction_ids})
+    drawn = sorted({one.item.account_id for one in queued if not one.item.transaction_ids})
+    rows = store.query(
+        f"SELECT {', '.join(('transaction_id, account_id, date', *names))} FROM {silver.name} "
+        f"WHERE {window.sql} AND ({one_of('transaction_id', ids)} OR {one_of('account_id', drawn)})",
+        silver,
+    ).to_pylist()
+    by_id = {row["transaction_id"]: row for row in rows}
+    by_account = defaultdict(list)
+    for row in rows:
+        by_account[row["account_id"], row["date"]].append(row)
+    return {
+        one.item.item_id: currencies(
+            store.settings,
+            [by_id[id_] for id_ in one.item.transaction_ids if id_ in by_id]
+            if one.item.transaction_ids
+            else by_account[one.item.account_id, one.row["day"]],
+        )
+        for one in queued
+    }

@@ -1,0 +1,62 @@
+"""Payments: looks up rows of ``silver_transactions`` by id, and the days that have some."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fraudlake.errors import UsageError
+from fraudlake.tables import SILVER_TRANSACTIONS
+from fraudlake.text.sql_text import one_of
+from fraudlake_desk.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import date
+
+    from fraudlake_desk.store import Store
+
+
+def days(store: Store, where: str = "") -> Window | None:
+    """Return the first and the last day with transactions; None if there is none."""
+    columns, silver = "min(date) AS first, max(date) AS last", SILVER_TRANSACTIONS
+    (row,) = store.query(f"SELECT {columns} FROM {silver.name} {where}", silver).to_pylist()
+    return Window(row["first"], row["last"]) if row["first"] else None
+
+
+def require_days(store: Store, known: Window, first: date | None, last: date | None, wanted: str) -> None:
+    """Refuse days that are all before the lake's first day with transactions, or all after its last.
+
+    Args:
+        store: the lake's tables.
+        known: the lake's days, as :func:`days` gives them.
+        first: the first wanted day; None: the lake's.
+        last: the last wanted day; None: the lake's.
+        wanted: the days as the command gave them.
+
+    Raises:
+        UsageError: the lake has no transactions on these days.
+    """
+    if (first and first > known.last) or (last and last < known.first):
+        raise UsageError(
+            f"{wanted}: the transactions of {store.name} are of {known.first} to {known.last}: give days within these"
+        )
+
+
+def by_id(store: Store, ids: Iterable[str], window: Window | None = None) -> dict[str, dict[str, Any]]:
+    """Return payments, ``transaction_id, account_id, timestamp, amount``, by id; unknown ids are left out.
+
+    Args:
+        store: the lake's tables.
+        ids: the ids.
+        window: their days, by which Delta skips files, as it cannot by the id; None: unknown.
+    """
+    wanted = sorted({*ids})
+    if not wanted:
+        return {}
+    silver, of_days = SILVER_TRANSACTIONS, f" AND {window.sql}" if window else ""
+    found = store.query(
+        f"SELECT transaction_id, account_id, timestamp, amount FROM {silver.name} "
+        f"WHERE {one_of('transaction_id', wanted)}{of_days}",
+        silver,
+    )
+    return {row["transaction_id"]: row for row in found.to_pylist()}

@@ -1,0 +1,77 @@
+"""Opened by hand: makes rows like those of ``gold_cases`` and ``gold_review_queue`` from the events that open cases."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fraudlake.tables import GOLD_REVIEW_QUEUE
+from fraudlake.values import bounded
+from fraudlake_desk.lookup import payments
+from fraudlake_desk.review import cases, review
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from fraudlake_desk.review.review import Event
+    from fraudlake_desk.store import Store
+
+
+def id_of(event_id: str) -> str:
+    """Return the id of the case that an event opens; a repeated event opens the same case."""
+    return hashlib.sha256(f"opened {event_id}".encode()).hexdigest()
+
+
+def rows(store: Store, is_wanted: Callable[[Event], bool]) -> list[dict[str, Any]]:
+    """Return the cases that were opened by hand by events that fulfil a condition.
+
+    Each has the columns of ``gold_cases``, without alerts and with the times of its payments; ``detected_at`` is when
+    it was opened. For the queue it also has ``day``, and ``reasons``, a sentence on who opened it and why.
+    """
+    events = [event for event in review.of_matters(store) if event.kind == cases.OPENED and is_wanted(event)]
+    paid = payments.by_id(store, {id_ for event in events for id_ in event.transaction_ids})
+    return [_case(event, paid) for event in events]
+
+
+def of_day(store: Store, day: date) -> list[dict[str, Any]]:
+    """Return the cases that are in the queue of a day, in the order in which they were opened."""
+    return rows(store, lambda event: event.day == day)
+
+
+def named(store: Store, names: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Return cases, whether of alerts or opened by hand, by their ids or ids of their alerts."""
+    found = cases.named(store, names)
+    others = {*names} - found.keys()
+    by_hand = rows(store, lambda event: event.item_id in others) if others else []
+    return found | {row["case_id"]: row for row in by_hand}
+
+
+def queued(case: Mapping[str, Any], rank: int | None = None) -> dict[str, Any]:
+    """Return a case that was opened by hand as a row of the queue."""
+    of_case = {name: case.get(name) for name in GOLD_REVIEW_QUEUE.column_names}
+    return {**of_case, "kind": cases.OPENED, "item_id": case["case_id"], "rank": rank, "built_at": case["detected_at"]}
+
+
+def _case(event: Event, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    # row_retention may have removed payments.
+    paid = [known[id_] for id_ in event.transaction_ids if id_ in known]
+    times = [payment["timestamp"] for payment in paid] or [event.at]
+    return {
+        "case_id": event.item_id,
+        "entity": event.entity,
+        "entity_key": event.entity_key,
+        "account_id": event.account_id,
+        "opened_at": min(times),
+        "last_alert_at": max(times),
+        "alerts": 0,
+        "rules": [],
+        "alert_ids": [],
+        "transaction_ids": [*event.transaction_ids],
+        "accounts": 1,
+        "amount_at_risk": sum(bounded(payment["amount"]) for payment in paid),
+        "detected_at": event.at,
+        "date": min(times).date(),
+        "day": event.day,
+        "reasons": f"opened by hand by {event.analyst}: {event.reason or 'the reason was erased'}",
+    }

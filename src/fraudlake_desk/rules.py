@@ -1,0 +1,286 @@
+"""Rules: computes figures of each rule for the pages, backtests changed limits, and saves them as drafts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from fraudlake import tables
+from fraudlake.detection import rule_table
+from fraudlake.detection.list_entries import suppressing
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.rules.kinds import RULE
+from fraudlake.rules.rule_set import RuleSet
+from fraudlake.text import durations
+from fraudlake_desk import list_entries
+from fraudlake_desk.queue import precision
+from fraudlake_desk.queue.reviewed import Reviewed
+from fraudlake_desk.review import cases, verdicts
+from fraudlake_desk.window import Window
+
+if TYPE_CHECKING:
+    from fraudlake.detection.report import Report
+    from fraudlake.rules.kinds import Rule
+    from fraudlake.rules.rule_set import RuleVersion
+    from fraudlake_desk.queue.missed import Missed
+    from fraudlake_desk.queue.precision import Precision
+    from fraudlake_desk.store import Store
+
+LIMITS = ("above", "below", "small_below", "large_above", "threshold")
+"""The numeric fields of rules that the page lets a person change."""
+ROWS = 300_000
+"""Most transactions of a backtest, which takes whole days from the latest on."""
+
+
+@dataclass(frozen=True)
+class RuleFigures:
+    """The figures of a version of a rule on the days of :attr:`Figures.days`."""
+
+    version: RuleVersion
+    """The live version, otherwise the newest."""
+    per_day: list[int]
+    """Alerts of each day."""
+    suppressed: int
+    """Further alerts of these days, of any version, that list entries suppressed."""
+    cases: int
+    """Cases with an alert of the rule, in any version."""
+    precision: Precision
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The figures of the rules."""
+
+    days: list[date]
+    rules: list[RuleFigures]
+    overlap: dict[tuple[str, str], int]
+    """Cases with alerts of both rules."""
+    missed: Missed | None
+    """What the queues of the latest four weeks found and missed; None if no draw is decided."""
+
+
+def read(store: Store) -> tuple[RuleSet, dict[str, str]]:
+    """Return the rule set, and for versions that this fraudlake cannot read, which are left out, the error by name."""
+    table = tables.SILVER_RULES
+    rows = store.query(f"SELECT * FROM {table.name}", table).to_pylist()
+    readable, unreadable = _readable(rows)
+    return RuleSet(()) if rows and not readable else rule_table.of_rows(readable, store.settings), unreadable
+
+
+def changes(store: Store, name: str) -> list[RuleVersion]:
+    """Return the readable changes of a rule, the oldest first."""
+    table = tables.SILVER_RULES
+    rows = store.query(f"SELECT * FROM {table.name} ORDER BY change, version", table).to_pylist()
+    return [rule_table.version_of(row) for row in _readable(rows)[0] if row["name"] == name]
+
+
+def _readable(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the readable rows, and the errors of the others by the name of the rule."""
+    readable, unreadable = [], {}
+    for row in rows:
+        try:
+            rule_table.version_of(row)
+        except FraudlakeError as error:
+            unreadable[row["name"]] = str(error)
+        else:
+            readable.append(row)
+    return readable, unreadable
+
+
+def figures(store: Store, rules: RuleSet, days: int = 28) -> Figures:
+    """Count the alerts of rules that are not retired, over the latest days with alerts."""
+    shown: dict[str, RuleVersion] = {}
+    for version in (*rules.versions, *rules.live):
+        if version.status != "retired":
+            shown[version.rule.name] = version
+    raised = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
+    last = max((day for table in raised if (day := _last_day(store, table))), default=datetime.now(UTC).date())
+    window = Window(last - timedelta(days=days - 1), last)
+    live, shadow = (_per_day(store, table, window) for table in raised)
+    with_rule, overlap = Counter[str](), Counter[tuple[str, str]]()
+    for names, count in _cases_by_rules(store, window):
+        with_rule.update(dict.fromkeys(names, count))
+        overlap.update(dict.fromkeys(combinations(names, 2), count))
+    reviewed = Reviewed.read(store)
+    precisions = precision.of_rules(store, reviewed, window)
+    suppressed, of_rules = list_entries.suppressed(store, window=window), []
+    for name, version in shown.items():
+        counts, key = shadow if version.is_shadow else live, (name, version.version)
+        per_day = [counts.get((*key, day), 0) for day in window.days]
+        of_rules.append(
+            RuleFigures(version, per_day, suppressed.get(name, 0), with_rule[name], precisions.get(key, precision.NONE))
+        )
+    return Figures(window.days, of_rules, dict(overlap), reviewed.latest() if reviewed else None)
+
+
+def _last_day(store: Store, table: tables.Table) -> date | None:
+    (row,) = store.query(f"SELECT CAST(max(timestamp) AS DATE) AS day FROM {table.name}", table).to_pylist()
+    day: date | None = row["day"]
+    return day
+
+
+def _cases_by_rules(store: Store, window: Window) -> Iterator[tuple[list[str], int]]:
+    """Yield the names of each set of rules with common cases on some days, and the number of those cases."""
+    table = tables.GOLD_CASES
+    of_days = f"WHERE {cases.on_days(window)} GROUP BY rules"
+    counted = store.query(f"SELECT rules, count(*) AS cases FROM {table.name} {of_days}", table)
+    for row in counted.to_pylist():
+        yield sorted({*row["rules"]}), row["cases"]
+
+
+def _per_day(store: Store, table: tables.Table, window: Window) -> dict[tuple[str, int, date], int]:
+    columns = "rule, coalesce(rule_version, 1) AS version, CAST(timestamp AS DATE) AS day"
+    of_days = f"SELECT {columns} FROM {table.name} WHERE {window.times}"
+    rows = store.query(
+        f"SELECT rule, version, day, count(*) AS alerts FROM ({of_days}) alerts GROUP BY rule, version, day", table
+    )
+    return {(row["rule"], row["version"], row["day"]): row["alerts"] for row in rows.to_pylist()}
+
+
+def limits(rule: Rule) -> dict[str, float]:
+    """Return the limits of a rule that may be changed, by name."""
+    given = {name: getattr(rule, name, None) for name in LIMITS}
+    # The threshold of scores may also be a budget, which is a text.
+    return {name: float(limit) for name, limit in given.items() if isinstance(limit, (int, float))}
+
+
+def with_limits(rule: Rule, moved: Mapping[str, float]) -> Rule:
+    """Return a rule with other limits.
+
+    Raises:
+        UsageError: the rule has no such limit, or the value is not valid.
+    """
+    from pydantic import ValidationError
+
+    unknown = moved.keys() - limits(rule).keys()
+    if unknown:
+        raise UsageError(f"{rule.name} has no limit {', '.join(sorted(unknown))}")
+    try:
+        return RULE.validate_python({**rule.model_dump(exclude_none=True), **moved})
+    except ValidationError as error:
+        raise UsageError(f"{rule.name}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """The figures of a rule over the latest days."""
+
+    window: Window
+    report: Report
+
+
+def backtest(store: Store, rule: Rule, most: int = ROWS) -> Backtest:
+    """Evaluate a rule over the transactions of the latest days, as :func:`fraudlake.detection.backtest.backtest` does.
+
+    A rule of the kind ``model`` is evaluated over transactions with a prediction. Alerts that list entries suppress are
+    only counted.
+
+    Raises:
+        UsageError: the rule does not fit the columns.
+        FraudlakeError: the lake has no transactions.
+    """
+    from fraudlake.detection.report import Range, Tally, report, with_verdicts
+
+    window = latest_days(store, most)
+    rows, raised = _evaluated(store, rule, window)
+    alerts = raised.filter(suppressing(raised, list_entries.of_rule(store, rule.name)).is_null())
+    labels = Counter(rows["label"].to_pylist())
+    history = Range(len(rows), window.first, window.last, labels[True])
+    decided = verdicts.latest(store, window)
+    if rule.looks_at == "predictions":
+        decided = {name: decided[name] for name in rows["transaction_id"].to_pylist() if name in decided}
+    tally = Tally()
+    tally.add(with_verdicts(alerts, decided))
+    figures = report(rule, [tally.as_dict()], history, sum(decided.values()))
+    return Backtest(window, replace(figures, suppressed=len(raised) - len(alerts)))
+
+
+def _evaluated(store: Store, rule: Rule, window: Window) -> tuple[pa.Table, pa.Table]:
+    """Evaluate a rule; return the transactions that it saw, and its alerts, :data:`evidence.COLUMNS`."""
+    from fraudlake.detection import evidence, rule_entity
+    from fraudlake.rules.columns import query_columns
+    from fraudlake.rules.kinds.model import ModelRule
+    from fraudlake_desk import scores
+
+    if isinstance(rule, ModelRule):
+        rows, alerts = scores.evaluated(store, rule, window)
+        return rows, evidence.table(rows, alerts, (), rule_entity.THE_ACCOUNT)
+    compiled = rule.compile(query_columns(store.settings.columns), store.settings.entities)
+    by = rule_entity.of_evaluated(rule, compiled.partition_by, store.settings)
+    rows = transactions(store, window, [*dict.fromkeys((*evidence.NEEDS, *compiled.columns))])
+    for column in () if by.is_account else by.columns:  # rows without a key are not evaluated
+        rows = rows.filter(rows[column].is_valid())
+    return rows, evidence.table(rows, compiled.evaluate(rows).alerts, compiled.columns, by)
+
+
+def latest_days(store: Store, most: int) -> Window:
+    """Return the latest days with at most so many transactions in total, and at least one day.
+
+    Days in the future, possible if quality rules only warn of them, count only if there are no others.
+
+    Raises:
+        FraudlakeError: there are no transactions.
+    """
+    silver = tables.SILVER_TRANSACTIONS
+    counted = f"SELECT date, count(*) AS total FROM {silver.name} GROUP BY date ORDER BY date DESC"
+    days: list[date] = []
+    total = 0
+    rows, today = store.query(counted, silver).to_pylist(), datetime.now(UTC).date()
+    for row in [row for row in rows if row["date"] <= today] or rows:
+        total += row["total"]
+        if days and total > most:
+            break
+        days.append(row["date"])
+    if not days:
+        raise FraudlakeError("there are no transactions yet: run 'fraudlake run'")
+    return Window(days[-1], days[0])
+
+
+def transactions(store: Store, window: Window, columns: Sequence[str]) -> pa.Table:
+    """Return columns of ``silver_transactions`` of a range."""
+    silver = tables.with_declared(tables.SILVER_TRANSACTIONS, store.settings.columns)
+    return store.query(f"SELECT {', '.join(columns)} FROM {silver.name} WHERE {window.sql}", silver)
+
+
+def add_draft(store: Store, rule: Rule, author: str, reason: str | None) -> RuleVersion:
+    """Add a new version of a rule as a draft.
+
+    Raises:
+        UsageError: the newest version is identical.
+        FraudlakeError: somebody else changed rules at the same time.
+    """
+    table = tables.SILVER_RULES
+    there = store.query(f"SELECT * FROM {table.name}", table).to_pylist()
+    present = rule_table.of_rows(there, store.settings)
+    if not there:
+        begun = [replace(one, author="settings", changed_at=datetime.now(UTC)) for one in present.versions]
+        first = pa.Table.from_pylist(rule_table.rows_of(1, begun), table.schema)
+        store.insert(table, first, ("change", "name"))
+    added = rule_table.draft(present, rule, author, reason)
+    change = present.change + 1
+    rows = rule_table.rows_of(change, [added])
+    store.insert(table, pa.Table.from_pylist(rows, table.schema), ("change",))
+    # If somebody else has taken the number of this change, nothing was inserted.
+    written = store.query(f"SELECT * FROM {table.name} WHERE change = {change}", table).to_pylist()
+    if _without_time(written) != _without_time(rows):
+        raise FraudlakeError("somebody else changed rules at the same time: look at the page again, and repeat")
+    return added
+
+
+def _without_time(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows without their time, which not every warehouse returns to the microsecond."""
+    return [{name: value for name, value in row.items() if name != "changed_at"} for row in rows]
+
+
+def definition(version: RuleVersion) -> dict[str, Any]:
+    """Return the fields that define a rule, without its name and kind, as a person would write them."""
+    rule = version.rule
+    given = rule.model_dump(mode="json", exclude={"name", "kind"}, exclude_none=True, exclude_defaults=True)
+    spans = {name: durations.text(span) for name in given if isinstance(span := getattr(rule, name), timedelta)}
+    return given | spans

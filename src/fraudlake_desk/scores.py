@@ -1,0 +1,62 @@
+"""Scores: backtests a rule of the kind ``model`` on the predictions that the lake already has."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fraudlake import tables
+from fraudlake.detection import evidence
+from fraudlake.model import budget
+from fraudlake.rules.compiled_rule import Alert
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+    from fraudlake.rules.kinds.model import ModelRule
+    from fraudlake_desk.store import Store
+    from fraudlake_desk.window import Window
+
+_SCORED = ("probability", "model_version", "reasons")
+
+
+def evaluated(store: Store, rule: ModelRule, window: Window) -> tuple[pa.Table, list[Alert]]:
+    """Return the scored transactions of a range, :data:`evidence.NEEDS` and their scores, and the alerts of a rule.
+
+    If a transaction has several predictions, the stream's counts, otherwise the latest backfill, as for
+    :func:`fraudlake.model.alerts.of_days`. A budget applies to each model version; one without budgets has no alerts.
+    """
+    silver, predictions = tables.SILVER_TRANSACTIONS, tables.GOLD_FRAUD_PREDICTIONS
+    order = "CASE WHEN scored_from = 'backfill' THEN 1 ELSE 0 END, scored_at DESC"
+    rows = store.query(
+        f"SELECT {', '.join(f't.{name}' for name in evidence.NEEDS)}, {', '.join(f'p.{name}' for name in _SCORED)} "
+        f"FROM {silver.name} t JOIN (SELECT transaction_id, {', '.join(_SCORED)}, "
+        f"row_number() OVER (PARTITION BY transaction_id ORDER BY {order}) AS nth "
+        f"FROM {predictions.name} WHERE {window.sql}) p ON t.transaction_id = p.transaction_id AND p.nth = 1 "
+        f"WHERE {window.has('t.date')}",
+        silver,
+        predictions,
+    )
+    levels = _levels(store, rule, rows["model_version"].unique().to_pylist())
+    level = np.array([levels[version] for version in rows["model_version"].to_pylist()])
+    raised = np.flatnonzero(rows["probability"].to_numpy() >= level)
+    scores = rows.select(_SCORED).take(raised).to_pylist()
+    return rows, [
+        Alert((number,), ("SCORED",), {**score, "threshold": float(level[number])})
+        for number, score in zip(raised.tolist(), scores, strict=True)
+    ]
+
+
+def _levels(store: Store, rule: ModelRule, versions: Iterable[str]) -> dict[str, float]:
+    """Return the probability from which a rule raises an alert, for each version of the model."""
+    if not isinstance(rule.threshold, str):
+        return dict.fromkeys(versions, rule.threshold)
+    models = tables.GOLD_MODELS
+    published = store.query(f"SELECT DISTINCT model_version, profile FROM {models.name}", models).to_pylist()
+    profiles = {row["model_version"]: json.loads(row["profile"]) for row in published}
+    known = budget.thresholds(rule.threshold, profiles)
+    return {version: known.get(version, float("inf")) for version in versions}

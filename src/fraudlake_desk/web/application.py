@@ -1,0 +1,92 @@
+"""Application: assembles the routes of the pages, and wraps them in the guard."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from fraudlake.errors import FraudlakeError, first_line
+from fraudlake_desk.web import (
+    attachment_page,
+    case_page,
+    health_page,
+    people_page,
+    queue_page,
+    report_page,
+    rules_page,
+    several_page,
+)
+from fraudlake_desk.web.errors import MissingError, PageError
+from fraudlake_desk.web.guard import Guard
+from fraudlake_desk.web.site import wants_json
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from fraudlake_desk.web.site import Site
+
+_LOG = logging.getLogger("fraudlake.desk")
+_TITLES = {
+    403: "You may not do this",
+    404: "Nothing of that name",
+    413: "That is too large",
+    429: "Too many requests",
+}
+
+
+def application(site: Site) -> ASGIApp:
+    """Return the application of a site."""
+
+    def refused(request: Request, error: Exception) -> Response:
+        return _error(site, request, error)
+
+    modules = (
+        queue_page,
+        several_page,
+        attachment_page,
+        case_page,
+        rules_page,
+        people_page,
+        health_page,
+        report_page,
+    )
+    routes = [Route("/static/{name}", _static(site)), *(route for module in modules for route in module.routes(site))]
+    handlers = dict.fromkeys((FraudlakeError, HTTPException, Exception), refused)
+    return Guard(Starlette(routes=routes, exception_handlers=handlers), site.access, refused)
+
+
+def _static(site: Site) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in site.files:
+            raise MissingError(f"there is no file {name}")
+        content, type_ = site.files[name]
+        return Response(content, media_type=type_, headers={"cache-control": "max-age=31536000, immutable"})
+
+    return answer
+
+
+def _error(site: Site, request: Request, error: Exception) -> Response:
+    """Return an error as a page, or as JSON or text for a script."""
+    if isinstance(error, PageError):
+        status, text = error.status, str(error)
+    elif isinstance(error, FraudlakeError):
+        status, text = 409, str(error)
+    elif isinstance(error, HTTPException):
+        status, text = error.status_code, str(error.detail)
+    else:
+        status, text = 500, f"{first_line(error)}: nothing was written after this"
+        _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    if wants_json(request):
+        return JSONResponse({"error": text}, status)
+    if request.headers.get("x-part"):  # the script of a page asks for a part of it
+        return Response(text, status, media_type="text/plain")
+    title = _TITLES.get(status, "This did not work")
+    return site.page(request, "message.html", status, title=title, text=text)

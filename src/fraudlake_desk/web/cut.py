@@ -1,0 +1,40 @@
+"""Cut: shortens long texts on a page; a click shows the whole text."""
+
+from __future__ import annotations
+
+from markupsafe import Markup, escape
+
+from fraudlake_desk.documents.letters import marked
+
+CELL = 40
+"""Letters of a text in a cell: one or two lines on a phone."""
+
+
+def brief(text: object, most: int = CELL) -> str:
+    """Return a text with invisible letters shown; from a longer one, such as a path, the beginning and the end.
+
+    Use it where something else leads to the whole text, such as a link to an account's page.
+    """
+    given = str(text)
+    if len(given) <= most:
+        return marked(given)
+    end = most // 2 - 1
+    return f"{marked(given[: most - end - 1])}…{marked(given[-end:])}"
+
+
+def cut(text: object, most: int = CELL) -> Markup:
+    """Return a text; one of more than ``most`` letters is shortened, and opens on a click."""
+    given = str(text)
+    if len(given) <= most:
+        return Markup(f"<bdi>{escape(marked(given))}</bdi>")  # noqa: S704 (escaped here)
+    return _opening(brief(given, most), given)
+
+
+def whole(text: str, most: int) -> Markup:
+    """Return an element that opens the whole text of a heading cut after ``most`` letters; empty if it is not cut."""
+    return Markup() if len(text) <= most else _opening("Whole name", text)
+
+
+def _opening(summary: str, text: str) -> Markup:
+    shown = "\n".join(map(marked, text.splitlines()))
+    return Markup('<details class="cut"><summary><bdi>{}</bdi></summary><bdi>{}</bdi></details>').format(summary, shown)

@@ -1,0 +1,63 @@
+"""The people's page: the work of each person on some days, and the open items of the queues."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from starlette.routing import Route
+
+from fraudlake.text import durations
+from fraudlake_desk.queue import people
+from fraudlake_desk.review import items, review
+from fraudlake_desk.web.errors import PageError
+from fraudlake_desk.web.queue_page import day_of
+from fraudlake_desk.window import Window
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from fraudlake_desk.web.site import Site
+
+_DAYS = 28
+"""Days that are shown by default."""
+
+
+def routes(site: Site) -> list[Route]:
+    """Return the routes."""
+
+    def page(request: Request) -> Response:
+        store, now = site.store_of(request.state.person), datetime.now(UTC)
+        first, last = (day_of(request.query_params.get(name)) for name in ("from", "to"))
+        last = last or now.date()
+        window = Window(first or last - timedelta(days=_DAYS - 1), last)
+        if window.first > window.last:
+            raise PageError(f"{window.first} is after {window.last}: give the days in their order")
+        days = items.days(store)
+        latest, in_window = items.latest(days), [day for day in days if window.first <= day <= window.last]
+        queued = {day: items.listed(store, day, now) for day in days if day in in_window or day == latest}
+        newest = queued[latest] if latest else []
+        states = [one.state for one in newest if not one.is_repeated]
+        work = people.of_events(review.of_lake(store), window, now)
+        return site.page(
+            request,
+            "people.html",
+            page="People",
+            window=window,
+            months=[_month(last), _month(last.replace(day=1) - timedelta(days=1))],
+            people=work,
+            total=people.total(work, [one for day in in_window for one in queued[day]]),
+            limit=durations.text(store.settings.review_limit),
+            day=latest,
+            newest=people.total([], newest),
+            aside=sum(bool(state.waits_until or state.assignee or state.is_escalated) for state in states),
+        )
+
+    return [Route("/people", page)]
+
+
+def _month(day: date) -> Window:
+    """Return the days of the month of a day."""
+    first = day.replace(day=1)
+    return Window(first, (first + timedelta(days=31)).replace(day=1) - timedelta(days=1))

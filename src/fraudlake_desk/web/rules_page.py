@@ -1,0 +1,213 @@
+"""The rules' pages: figures of each rule, backtests of changed limits, and the form that saves a draft."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.routing import Route
+
+from fraudlake.errors import UsageError
+from fraudlake_desk import list_entries, rules
+from fraudlake_desk.documents import charts
+from fraudlake_desk.documents.letters import shown
+from fraudlake_desk.lookup.money import amount
+from fraudlake_desk.review import review
+from fraudlake_desk.web import forms
+from fraudlake_desk.web.errors import MissingError, PageError
+from fraudlake_desk.web.names import segment
+from fraudlake_desk.web.site import Site, done, moment, number, share
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from fraudlake.detection.report import Agreement, Report
+    from fraudlake.rules.rule_set import RuleVersion
+    from fraudlake_desk.list_entries import Listed
+    from fraudlake_desk.rules import RuleFigures
+    from fraudlake_desk.store import Store
+
+_DAYS = 28
+_CLOSED = 50
+"""Most ended entries that the page shows."""
+
+
+def routes(site: Site) -> list[Route]:
+    """Return the routes."""
+
+    def all_rules(request: Request) -> Response:
+        store = site.store_of(request.state.person)
+        present, unreadable = rules.read(store)
+        figures = rules.figures(store, present, _DAYS)
+        cases = {one.version.rule.name: one.cases for one in figures.rules}
+        pairs = [
+            {"first": first, "second": second, "cases": both, "of_first": _of(both, cases.get(first)),
+             "of_second": _of(both, cases.get(second))}
+            for (first, second), both in sorted(figures.overlap.items(), key=lambda pair: (-pair[1], pair[0]))
+        ]  # fmt: skip
+        shown = [{**vars(one), "drawing": _spark(one), "interval": _interval(one)} for one in figures.rules]
+        view = {"days": figures.days, "rules": shown, "missed": figures.missed, "unreadable": unreadable}
+        listed = list_entries.listed(store, present)
+        return site.page(
+            request,
+            "rules.html",
+            page="Rules",
+            figures=view,
+            pairs=pairs,
+            notice=_ended(request, listed),
+            entries=[one for one in listed if one.is_open],
+            closed=[one for one in listed if not one.is_open][:_CLOSED],
+            longest=review.LONGEST["reason"],
+        )
+
+    def one_rule(request: Request) -> Response:
+        store, version = _asked(site, request)
+        figures = rules.figures(store, rules.read(store)[0], _DAYS)
+        raised = next((one for one in figures.rules if one.version.rule.name == version.rule.name), None)
+        drawing = charts.bars(figures.days, raised.per_day, "alerts a day") if raised else ""
+        changes = rules.changes(store, version.rule.name) or [version]
+        return site.page(
+            request,
+            "rule.html",
+            page="Rules",
+            notice=_saved(request.query_params.get("saved"), changes),
+            version=version,
+            drawing=drawing,
+            definition=rules.definition(version),
+            changes=[{**vars(change), "limits": rules.limits(change.rule)} for change in changes],
+            limits=[_slider(name, limit) for name, limit in rules.limits(version.rule).items()],
+        )
+
+    def backtest(request: Request) -> Response:
+        store, version = _asked(site, request)
+        moved = _limits(version, request.query_params)
+        before = rules.backtest(store, version.rule)
+        after = rules.backtest(store, rules.with_limits(version.rule, moved)) if moved else before
+        days = after.window.days
+        per_day = [after.report.alerts_per_day.get(str(day), 0) for day in days]
+        rows = zip(_figures(before.report), _figures(after.report), strict=True)
+        return site.page(
+            request,
+            "backtest.html",
+            report=after.report,
+            before=bool(moved),
+            rows=[(name, old, new) for (name, old), (_, new) in rows],
+            drawing=charts.bars(days, per_day, "alerts a day"),
+        )
+
+    async def draft(request: Request) -> Response:
+        fields = await forms.read(request, site.access)
+        reason = fields.get("reason") or None
+
+        def add() -> RuleVersion:
+            store, version = _asked(site, request)
+            rule = rules.with_limits(version.rule, _limits(version, fields))
+            return rules.add_draft(store, rule, request.state.person.name, reason)
+
+        added = await run_in_threadpool(add)
+        return done(request, f"/rules/{segment(added.rule.name)}?saved={added.version}")
+
+    async def end(request: Request) -> Response:
+        fields = await forms.read_of_lead(request, site.access)
+        person, entry_id = request.state.person, request.path_params["entry"]
+
+        def ended() -> str:
+            entry = list_entries.end(site.store_of(person), person.name, entry_id, fields.get("reason", ""))
+            return f"/rules?ended={entry.entry_id}#suppressed"
+
+        return done(request, await forms.carried_out(ended))
+
+    return [
+        Route("/rules", all_rules),
+        Route("/suppressions/{entry:str}/end", end, methods=["POST"]),
+        Route("/rules/{name:text}", one_rule),
+        Route("/rules/{name:text}/backtest", backtest),
+        Route("/rules/{name:text}/draft", draft, methods=["POST"]),
+    ]
+
+
+def _asked(site: Site, request: Request) -> tuple[Store, RuleVersion]:
+    """Return the store, and the live version of the rule in the address, otherwise its newest."""
+    store = site.store_of(request.state.person)
+    (present, unreadable), name = rules.read(store), request.path_params["name"]
+    try:
+        newest = present.version_of(name)
+    except UsageError as error:
+        raise MissingError(unreadable.get(name, str(error))) from None
+    return store, next((one for one in present.live if one.rule.name == name), newest)
+
+
+def _ended(request: Request, listed: list[Listed]) -> str | None:
+    """Return the notice about a list entry that the form has ended."""
+    ended = next((one.entry for one in listed if one.entry.entry_id == request.query_params.get("ended")), None)
+    if ended is None:
+        return None
+    return f"{ended.rule} alerts for {shown(ended.entity_key)} again from {moment(ended.ends_at)} UTC on."
+
+
+def _saved(text: str | None, changes: list[RuleVersion]) -> str | None:
+    """Return the notice about a saved draft; None if there is no such version."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise PageError(f"saved: give the number of a version, not '{shown(text)}'")
+    statuses = {str(change.version): change.status for change in changes}
+    return f"Version {text} is a draft now." if statuses.get(text) == "draft" else None
+
+
+def _limits(version: RuleVersion, given: Mapping[str, str]) -> dict[str, float]:
+    """Return the given limits that differ from the rule's."""
+    moved = {}
+    for name, now in rules.limits(version.rule).items():
+        try:
+            value = float(given.get(name, now))
+        except ValueError:
+            raise PageError(f"{name}: give a number") from None
+        if not math.isfinite(value):
+            raise PageError(f"{name}: give a number")
+        if value != now:
+            moved[name] = value
+    return moved
+
+
+def _slider(name: str, value: float) -> dict[str, Any]:
+    """Return the range of a slider: up to three times the limit, or all of 0 to 1 for a probability."""
+    if name == "threshold":
+        return {"name": name, "value": value, "low": 0.01, "high": 0.99, "step": 0.01}
+    high = 3 * value if value > 0 else 100.0
+    step = 10.0 ** (math.floor(math.log10(high)) - 2)
+    return {"name": name, "value": value, "low": step, "high": high, "step": step}
+
+
+def _spark(one: RuleFigures) -> str:
+    return charts.spark(one.per_day, f"alerts a day of {one.version.rule.name}")
+
+
+def _interval(one: RuleFigures) -> str:
+    weighted = one.precision.weighted
+    return charts.interval(weighted.value, weighted.low, weighted.high, "weighted precision")
+
+
+def _of(both: int, cases: int | None) -> float | None:
+    return both / cases if cases else None
+
+
+def _figures(report: Report) -> list[tuple[str, str]]:
+    return [
+        ("Transactions", number(report.transactions)),
+        ("Alerts", number(report.alerts) + (f" and {report.suppressed:,} suppressed" if report.suppressed else "")),
+        ("Accounts" if report.entity == "account" else report.entity.capitalize(), number(report.keys)),
+        ("Amount at risk", amount(report.amount_at_risk)),
+        ("Precision, by verdicts", _precision(report.by_verdict)),
+        ("Precision, by Flink's label", _precision(report.by_label)),
+        ("Recall, by Flink's label", share(report.by_label.recall) or "unknown"),
+    ]
+
+
+def _precision(agreement: Agreement) -> str:
+    known = f"{agreement.right_alerts:,} of {agreement.alerts_with_truth:,}"
+    return f"{share(agreement.precision)} ({known})" if agreement.alerts_with_truth else "unknown"
