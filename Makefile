@@ -148,7 +148,7 @@ lock: $(BIN)/uv ## resolve the lock files again
 	$(PROJECT) --extra local --extra kafka --extra jdbc --group dev --python-version 3.11 --output-file requirements-test.lock
 	$(PROJECT) --extra realtime --group realtime --python-version 3.11 --output-file requirements-realtime.lock
 	for client in $(DATABRICKS); do \
-	  $(PROJECT) --group $$client --python-version 3.12 --output-file requirements-$$client.lock || exit 1; done
+	  $(PROJECT) --extra desk --group $$client --python-version 3.12 --output-file requirements-$$client.lock || exit 1; done
 
 clean: ## remove the environments and the demo lake
 	rm -rf $(VENV) $(DATABRICKS:%=.venv-%) $(REALTIME_VENV) $(LAKE) $(LAKE)-realtime dist site

@@ -20,6 +20,7 @@ from fraudlake import __version__
 from fraudlake.errors import UsageError
 from fraudlake.lake import open_lake
 from fraudlake.settings import Settings
+from fraudlake_cli.commands import cli
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {path.name for path in (ROOT / "src").iterdir() if (path / "__init__.py").exists()}
@@ -126,6 +127,15 @@ def test_a_workspace_needs_nothing_of_a_local_lake(monkeypatch: pytest.MonkeyPat
         open_lake(Settings(catalog="main", schema="fraud"))
     with pytest.raises(UsageError, match=r"deltalake is not installed: pip install 'fraudlake\[local\]'"):
         open_lake(Settings())
+
+
+def test_a_job_of_a_workspace_needs_no_server(wheel: Distribution, monkeypatch: pytest.MonkeyPatch) -> None:
+    always = {one.name for one in map(Requirement, wheel.requires or []) if one.marker is None}
+    assert "jinja2" in always and not {"starlette", "uvicorn", "python-multipart"} & always
+    monkeypatch.setitem(sys.modules, "starlette.applications", None)
+    monkeypatch.delitem(sys.modules, "fraudlake_desk.web.application", raising=False)
+    with pytest.raises(UsageError, match=r"starlette.* is not installed: pip install 'fraudlake\[desk\]'"):
+        cli.main(["desk"], standalone_mode=False)
 
 
 def test_it_holds_the_package_and_nothing_else(site: Path) -> None:

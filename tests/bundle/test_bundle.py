@@ -303,7 +303,7 @@ def test_the_desk_is_an_app_where_it_is_asked_for(target: str) -> None:
     assert re.fullmatch(r"[a-z0-9-]{2,30}", app["name"])
     assert app["lifecycle"] == {"started": True}
     assert app["user_api_scopes"] == ["sql", "files.files"]
-    assert (ROOT / "requirements.txt").read_text() == ".\n"
+    assert (ROOT / "requirements.txt").read_text() == ".[desk]\n"
     assert (ROOT / "resources" / "apps" / app["source_code_path"]).resolve() == ROOT
 
 

@@ -54,9 +54,12 @@ def desk(
     Only this machine can reach it, unless --host says otherwise. A team shares one desk if a proxy says who they are:
     give --public-url, --user-header and --trusted-proxies. Reads the lake's tables without Spark.
     """
-    from fraudlake_desk.web import server
-    from fraudlake_desk.web.application import application
-    from fraudlake_desk.web.role import Role
+    try:
+        from fraudlake_desk.web import server
+        from fraudlake_desk.web.application import application
+        from fraudlake_desk.web.role import Role
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name} is not installed: pip install 'fraudlake[desk]'") from None
 
     settings = app.settings(**flags)
     if _APP in os.environ:
