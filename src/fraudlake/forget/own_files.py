@@ -21,7 +21,7 @@ from fraudlake.sources.landing_folder import landing_folder
 if TYPE_CHECKING:
     from fraudlake.delivery.event import Event
     from fraudlake.lake import Lake
-    from fraudlake.sources.landing import File
+    from fraudlake.sources.file import File
 
 _COLUMN = "accountId"
 

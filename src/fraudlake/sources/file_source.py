@@ -15,8 +15,8 @@ from fraudlake.lake import conflict
 from fraudlake.process import stop
 from fraudlake.process.host import is_utf8
 from fraudlake.sources import landing, ledger, numbered_append
+from fraudlake.sources.file import File
 from fraudlake.sources.folder import LandingFolder
-from fraudlake.sources.landing import File
 from fraudlake.sources.landing_folder import landing_folder
 from fraudlake.sources.ledger import ACCEPTED, REJECTED, REWRITTEN, Entry
 from fraudlake.sources.numbered_append import NumberedAppend

@@ -12,7 +12,7 @@ from fraudlake.bronze import contract, parquet
 from fraudlake.errors import UsageError
 from fraudlake.process.host import is_folder, is_utf8
 from fraudlake.sources import landing
-from fraudlake.sources.landing import File
+from fraudlake.sources.file import File
 from fraudlake.sources.numbered_append import NumberedAppend
 
 if TYPE_CHECKING:

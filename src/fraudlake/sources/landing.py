@@ -5,29 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import quote
 
 from fraudlake.bronze import parquet
 from fraudlake.sources import links
-
-
-@dataclass(frozen=True)
-class File:
-    """A version of a file in the landing folder.
-
-    ``source`` is its path relative to that folder, as :func:`relative` writes it. Rows refer to their file by it, so
-    they do not change when the folder moves. A file is rewritten if ``size`` (bytes) or ``modified`` (microseconds
-    since 1970 UTC) differ. Both are None for a file that is gone, and for other objects that must not be opened: a
-    folder named like a file, a named pipe, a socket or a device. ``inode`` is the file's inode number on a disk, which
-    stays when the file is renamed; None in a workspace.
-    """
-
-    path: str
-    source: str
-    size: int | None
-    modified: int | None
-    inode: int | None = None
+from fraudlake.sources.file import File
 
 
 def is_finished(path: str) -> bool:

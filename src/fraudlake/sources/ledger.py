@@ -12,8 +12,8 @@ import pyarrow as pa
 from fraudlake import tables
 from fraudlake.lake import conflict
 from fraudlake.sources import landing
+from fraudlake.sources.file import File
 from fraudlake.sources.folder import LandingFolder
-from fraudlake.sources.landing import File
 from fraudlake.sources.landing_folder import landing_folder
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fraudlake.sources.landing import File
+    from fraudlake.sources.file import File
 
 Identity = tuple[int, int]
 """Device and inode of a file."""

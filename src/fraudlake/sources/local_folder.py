@@ -18,8 +18,8 @@ from fraudlake.errors import UsageError
 from fraudlake.lake import json_file
 from fraudlake.process.host import is_utf8
 from fraudlake.sources import landing, links
+from fraudlake.sources.file import File
 from fraudlake.sources.folder import Counted, LandingFolder
-from fraudlake.sources.landing import File
 from fraudlake.sources.numbered_append import NumberedAppend
 from fraudlake.values import size_in_bytes
 

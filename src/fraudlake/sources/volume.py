@@ -14,8 +14,8 @@ from fraudlake import tables
 from fraudlake.bronze import transactions
 from fraudlake.process.host import is_folder
 from fraudlake.sources import auto_loader, landing
+from fraudlake.sources.file import File
 from fraudlake.sources.folder import Counted, LandingFolder
-from fraudlake.sources.landing import File
 from fraudlake.sources.numbered_append import NumberedAppend
 from fraudlake.text.sql_text import spark_literal
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.lake.commit import new_rows
@@ -10,7 +11,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from fraudlake.lake import Lake
-    from fraudlake.streams.stream import Stream
     from fraudlake.tables import Table
 
 
@@ -20,16 +20,23 @@ class RowCount:
     Serverless compute reports 0 as ``numInputRows`` of each micro-batch of a ``foreachBatch``.
     """
 
-    def __init__(self, lake: Lake, stream: Stream) -> None:
-        """Count from the checkpoint of a stream that has not started."""
+    def __init__(self, lake: Lake, step: str, reads: Sequence[Table], taken: Callable[[int], int] | None) -> None:
+        """Count from the checkpoint of a stream that has not started.
+
+        Args:
+            lake: the lake.
+            step: the stream's step.
+            reads: the tables that the stream reads.
+            taken: counts the rows of its micro-batches from a number on; None if the commits of the tables do.
+        """
         self.rows = self.batches = 0
         self._seen = -1
-        self._lake, self._stream = lake, stream
+        self._lake, self._step, self._reads, self._taken = lake, step, reads, taken
         self._first, self._unread = self._position()
 
     def _position(self) -> tuple[int, dict[str, int]]:
         """Return the number of the next micro-batch, and the first unread version by the id of each table."""
-        checkpoint = self._lake.checkpoint(self._stream.step)
+        checkpoint = self._lake.checkpoint(self._step)
         return checkpoint.next_batch, checkpoint.unread_versions()
 
     def update(self, query: StreamingQuery) -> list[Any]:
@@ -49,11 +56,11 @@ class RowCount:
         batch, unread = self._position()
         if self.rows or batch == self._first:
             return
-        stream, ids = self._stream, self._lake.checkpoint(self._stream.step).reads
-        if stream.taken:
-            rows = stream.taken(self._first)
+        if self._taken:
+            rows = self._taken(self._first)
         else:
-            read = [(table, ids[table.name]) for table in stream.reads if ids[table.name] in unread]
+            ids = self._lake.checkpoint(self._step).reads
+            read = [(table, ids[table.name]) for table in self._reads if ids[table.name] in unread]
             rows = sum(self._rows_of(table, self._unread.get(id_), unread[id_]) for table, id_ in read)
         if rows:
             self.rows, self.batches = rows, batch - self._first

@@ -111,7 +111,7 @@ def run(
         is_endless = trigger == "continuous"
         unread = {stream.step: math.inf if is_endless else _unread_rows(lake, stream) for stream in streams}
         working = [stream for stream in streams if stream.waits or unread[stream.step]]
-        counts = {stream.step: RowCount(lake, stream) for stream in streams}
+        counts = {stream.step: RowCount(lake, stream.step, stream.reads, stream.taken) for stream in streams}
         queries: dict[str, StreamingQuery] = {}
         observers = telemetry.of(lake) if working else []
 
