@@ -44,7 +44,7 @@ FEATURES = [
 ]
 RULES = [
     ("count_by_account", 'aggregate = "count"\nabove = 40'),
-    ("count_by_terminal", 'by = "terminal"\naggregate = "count"\nabove = 900'),
+    ("count_by_terminal", 'entity = "terminal"\naggregate = "count"\nabove = 900'),
     ("sum_by_account", 'aggregate = "sum"\ncolumn = "amount"\nabove = 9000'),
 ]
 
@@ -184,7 +184,7 @@ def changes(run: Run, verdicts: int) -> None:
     next_rows("detect", "no change")
     for name, text in RULES:
         file = run.work / f"{name}.toml"
-        file.write_text(f'[[rules]]\nname = "{name}"\nkind = "threshold"\nlast = "30 days"\n{text}\n')
+        file.write_text(f'[[rules]]\nname = "{name}"\nkind = "threshold"\nwindow = "30 days"\n{text}\n')
         run.command("rules", "add", str(file))
         run.command("rules", "promote", name)
     next_rows("detect", "three new rules over 30 days")

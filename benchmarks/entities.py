@@ -40,7 +40,7 @@ COLUMNS = {"terminal_id": "string", "device_id": "string"}
 ENTITIES = {"terminal": "terminal_id", "device": "device_id"}
 ACCOUNTS = 20_000
 BEGIN, DAYS = datetime(2026, 1, 1, tzinfo=UTC), 40
-THRESHOLD = {"name": "many", "aggregate": "count", "last": "10 minutes"}
+THRESHOLD = {"name": "many", "aggregate": "count", "window": "10 minutes"}
 
 
 def main() -> None:
@@ -72,7 +72,7 @@ def main() -> None:
     if options.what == "rules":
         for run in range(options.runs):
             for by in ("account", "terminal"):
-                rule = ThresholdRule.model_validate({**THRESHOLD, "above": options.above, "by": by})
+                rule = ThresholdRule.model_validate({**THRESHOLD, "above": options.above, "entity": by})
                 report(f"threshold by {by}, run {run}", partial(detector.measure, lake, [rule], options.files, 0))
         return
     report("training", lambda: {"reason": training.train(lake).reason})

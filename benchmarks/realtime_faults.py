@@ -46,14 +46,14 @@ THRESHOLDS = """
 kind = "threshold"
 name = "busy"
 aggregate = "count"
-last = "1 minute"
+window = "1 minute"
 above = 18
 
 [[rules]]
 kind = "threshold"
 name = "spent"
 aggregate = "sum"
-last = "1 minute"
+window = "1 minute"
 above = 5000
 """
 AMOUNTS_BEYOND: dict[str, Callable[[list[float]], bool]] = {

@@ -24,9 +24,9 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.detector import measure, prepared
+from fraudlake import windows
 from fraudlake.bronze.calendar import MICROSECOND
 from fraudlake.detection import backtest
-from fraudlake.rules import windows
 from fraudlake.rules.kinds import Rule
 from fraudlake.rules.kinds.pattern import PatternRule
 from fraudlake.rules.kinds.threshold import ThresholdRule
@@ -73,7 +73,7 @@ def main() -> None:
     for name, aggregate in THRESHOLDS.items():
         limit = limit_of(name, parquet)
         queries[name] = OVER.format(aggregate, limit)
-        threshold = {"name": name, "aggregate": name, "last": WINDOW, "above": limit}
+        threshold = {"name": name, "aggregate": name, "window": WINDOW, "above": limit}
         rules[name] = ThresholdRule.model_validate(threshold)
     flinks = {} if options.flink is None else in_flink(options, parquet, queries)
     for _ in range(2):  # Spark's own code is compiled by then

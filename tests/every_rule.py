@@ -24,13 +24,13 @@ COLUMNS = {
     "terminal_id": {"from": "terminalId", "type": "bigint"},
     "device_id": {"from": "deviceId", "type": "string"},
 }
-BURST = {"kind": "threshold", "name": "burst", "aggregate": "count", "last": "5 minutes", "above": 4}
+BURST = {"kind": "threshold", "name": "burst", "aggregate": "count", "window": "5 minutes", "above": 4}
 TERMINALS = {
     "kind": "threshold",
     "name": "terminals",
     "aggregate": "distinct",
     "column": "terminal_id",
-    "last": "5 minutes",
+    "window": "5 minutes",
     "above": 3,
 }
 PROBE = {

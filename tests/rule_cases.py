@@ -29,8 +29,8 @@ PAIR = {"kind": "small_then_large", "name": "pair", "small_below": 1.0, "large_a
 
 
 def _threshold(aggregate: str, **further: Any) -> dict[str, Any]:
-    window = "last" if "last" in further else "few"
-    return {"kind": "threshold", "name": f"{aggregate}_of_{window}", "aggregate": aggregate, **further}
+    kind = "few" if "transaction" in further["window"] else "last"
+    return {"kind": "threshold", "name": f"{aggregate}_of_{kind}", "aggregate": aggregate, **further}
 
 
 PAIRS = [
@@ -47,21 +47,23 @@ PAIRS = [
     Case("a large one clears the flag", PAIR, [(0, 0.5), (1, 600), (2, 700)], [(0, 1)]),
     Case("two pairs", PAIR, [(0, 0.5), (1, 600), (2, 0.5), (3, 600)], [(0, 1), (2, 3)]),
 ]
-COUNT = _threshold("count", last="60 s", above=2)
+COUNT = _threshold("count", window="60 s", above=2)
 WINDOWS = [
     Case("more than the limit", COUNT, [(0, 5), (1, 5), (2, 5), (3, 5)], [(0, 1, 2), (0, 1, 2, 3)]),
     Case("exactly as far back", COUNT, [(0, 5), (30, 5), (60, 5)], [(0, 1, 2)]),
     Case("a millisecond further back", COUNT, [(0, 5), (30, 5), (60.001, 5)], []),
     Case("of the same time", COUNT, [(0, 5), (1, 5), (1, 5)], [(0, 2, 1), (0, 1, 2)]),
-    Case("sum", _threshold("sum", last="60 s", above=0.6), [(0, 0.1), (1, 0.2), (2, 0.3), (3, 0.1)], [(0, 1, 2, 3)]),
-    Case("average", _threshold("average", last="60 s", below=5), [(0, 5), (1, 4)], [(0, 1)]),
-    Case("minimum", _threshold("minimum", last="60 s", below=1), [(0, 1.0), (1, 0.99), (61.001, 3)], [(0, 1)]),
-    Case("maximum", _threshold("maximum", last="60 s", above=500), [(0, 500.0), (1, 501)], [(0, 1)]),
-    Case("distinct", _threshold("distinct", last="60 s", above=1), [(0, 5), (1, 5), (2, 6)], [(0, 1, 2)]),
+    Case("sum", _threshold("sum", window="60 s", above=0.6), [(0, 0.1), (1, 0.2), (2, 0.3), (3, 0.1)], [(0, 1, 2, 3)]),
+    Case("mean", _threshold("mean", window="60 s", below=5), [(0, 5), (1, 4)], [(0, 1)]),
+    Case("min", _threshold("min", window="60 s", below=1), [(0, 1.0), (1, 0.99), (61.001, 3)], [(0, 1)]),
+    Case("max", _threshold("max", window="60 s", above=500), [(0, 500.0), (1, 501)], [(0, 1)]),
+    Case("distinct", _threshold("distinct", window="60 s", above=1), [(0, 5), (1, 5), (2, 6)], [(0, 1, 2)]),
 ]
 COUNTED = [
-    Case("last few", _threshold("sum", transactions=2, above=9), [(0, 5), (9000, 5), (9001, 1)], [(0, 1)]),
-    Case("first few", _threshold("average", transactions=3, below=5), [(0, 4), (1, 7), (2, 1)], [(0,), (0, 1, 2)]),
+    Case("last few", _threshold("sum", window="2 transactions", above=9), [(0, 5), (9000, 5), (9001, 1)], [(0, 1)]),
+    Case(
+        "first few", _threshold("mean", window="3 transactions", below=5), [(0, 4), (1, 7), (2, 1)], [(0,), (0, 1, 2)]
+    ),
 ]
 """Windows of so many transactions, which may be of any age."""
 CASES = [*PAIRS, *WINDOWS, *COUNTED]

@@ -156,7 +156,8 @@ def test_steps_from_another_folder_without_a_settings_file_do_the_same(
 ) -> None:
     columns = '[columns]\nmerchant_id = { from = "merchantId", type = "string", nullable = false }\n'
     rule = (
-        'kind = "threshold"\nname = "shops"\naggregate = "distinct"\ncolumn = "merchant_id"\nlast = "1 hour"\nabove = 2'
+        'kind = "threshold"\nname = "shops"\naggregate = "distinct"\ncolumn = "merchant_id"\n'
+        'window = "1 hour"\nabove = 2'
     )
     Path("fraudlake.toml").write_text(f"{columns}[[rules]]\n{rule}\n")
     land(landing, "first", 0, 5.0, merchantId="m1")

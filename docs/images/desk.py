@@ -129,7 +129,7 @@ def score(row: dict[str, Any], random: np.random.Generator) -> dict[str, Any]:
 def rules(at: datetime) -> list[dict[str, Any]]:
     """Two rules that are live."""
     small = {"kind": "small_then_large", "small_below": 1.0, "large_above": 300.0, "within": "60 seconds"}
-    large = {"kind": "threshold", "aggregate": "maximum", "column": "amount", "transactions": 1, "above": 250.0}
+    large = {"kind": "threshold", "aggregate": "max", "column": "amount", "window": "1 transaction", "above": 250.0}
     shared = {"change": 1, "version": 1, "status": "live", "author": "mira", "reason": "first rules", "changed_at": at}
     return [
         {**shared, "name": name, "kind": rule["kind"], "definition": json.dumps({"name": name, **rule})}
@@ -140,7 +140,7 @@ def rules(at: datetime) -> list[dict[str, Any]]:
 def raised(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The alerts that a payment completes."""
     if row["amount"] > 250:
-        yield alert(row, "large_for_account", "threshold", "counted", {"maximum": str(row["amount"])})
+        yield alert(row, "large_for_account", "threshold", "counted", {"max": str(row["amount"])})
         if row["amount"] > 400 and row["label"] and row["terminal_id"] != "T7":
             yield alert(row, "small_then_large", "small_then_large", "LARGE", {"seconds_between": "35"})
 

@@ -58,7 +58,7 @@ class LaneRules:
     @property
     def longest_window(self) -> timedelta:
         """The longest duration of a threshold's window."""
-        return max((threshold.rule.last or timedelta(0) for threshold in self.thresholds), default=timedelta(0))
+        return max((threshold.rule.duration or timedelta(0) for threshold in self.thresholds), default=timedelta(0))
 
     def rows(self, *, is_catching_up: bool) -> int:
         """Return the largest number of an account's rows in a window of the state, while a backlog is read or later."""
@@ -97,8 +97,8 @@ def choose(rules: Iterable[tuple[Rule, Status, int | None]], is_without_end: boo
 
 def _refusal(rule: Rule, is_without_end: bool) -> str | None:
     """Return why a rule cannot run here; None if it can."""
-    if rule.by != ACCOUNT:
-        return f"it is by {rule.by}, and this lane groups transactions by account"
+    if rule.entity != ACCOUNT:
+        return f"it is by {rule.entity}, and this lane groups transactions by account"
     if isinstance(rule, SmallThenLargeRule):
         return None
     if rule.looks_at == "predictions":
@@ -112,7 +112,9 @@ def _refusal(rule: Rule, is_without_end: bool) -> str | None:
     reasons = {
         "its condition is evaluated in Python, which Spark's Real-time Mode does not call": rule.where is not None,
         f"this lane does not keep the column '{rule.column}'": rule.column not in columns,
-        "its last transactions may be of any age, which only --without-end keeps": not (rule.last or is_without_end),
+        "its last transactions may be of any age, which only --without-end keeps": not (
+            rule.duration or is_without_end
+        ),
         f"it may need more rows of an account than the {_MOST_ROWS} of the state": needed >= _MOST_ROWS,
     }
     return next((reason for reason, applies in reasons.items() if applies), None)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake.rules.kinds.threshold import EVIDENCE
+from fraudlake.text.durations import microseconds
+from fraudlake.windows import plus
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -32,17 +34,19 @@ def raised(rule: ThresholdRule, account_id: Column, rows: Column, current: Colum
         An array of structs: ``row``, the transaction; and as in the detector's output ``kind``,
         ``first_transaction_id``, ``evidence``, ``measures`` and ``explanation``.
     """
-    last = rule.duration
+    duration = None if rule.duration is None else microseconds(rule.duration)
 
     def window(row: Column) -> Column:
-        if last is not None:
-            return F.filter(rows, lambda other: other["time"].between(row["time"] - last, row["time"]))
+        if duration is not None:
+            return F.filter(rows, lambda other: other["time"].between(row["time"] - duration, row["time"]))
         before = F.filter(rows, lambda other: other <= row)
         return F.slice(before, F.greatest(F.size(before) - F.lit(rule.transactions), F.lit(0)) + 1, F.size(before))
 
     def is_whole(alert: Column) -> Column:
         reaches = (
-            alert["row"]["time"] - last > gap if last is not None else F.size(alert["window"]) == rule.transactions
+            alert["row"]["time"] - duration > gap
+            if duration is not None
+            else F.size(alert["window"]) == rule.transactions
         )
         return gap.isNull() | reaches
 
@@ -76,25 +80,22 @@ def _total(rule: ThresholdRule, window: Column) -> Column:
             return F.size(window).cast("double")
         case "distinct":
             return F.size(F.array_distinct(amounts)).cast("double")
-        case "minimum":
+        case "min":
             return F.array_min(amounts)
-        case "maximum":
+        case "max":
             return F.array_max(amounts)
         case "sum":
             return _sum(amounts)
-        case "average":
+        case "mean":
             return _sum(amounts) / F.size(window)
 
 
 def _sum(amounts: Column) -> Column:
-    """Add amounts with the rounding error of each addition (Knuth's TwoSum), as exact as the exact lane."""
+    """Add amounts with the rounding error of each addition, as exact as the exact lane."""
 
     def add(so_far: Column, amount: Column) -> Column:
-        total = so_far["total"]
-        new = total + amount
-        added = new - total
-        lost = (total - (new - added)) + (amount - added)
-        return F.struct(new.alias("total"), (so_far["lost"] + lost).alias("lost"))
+        total, lost = plus(so_far["total"], amount)
+        return F.struct(total.alias("total"), (so_far["lost"] + lost).alias("lost"))
 
     nothing = F.struct(F.lit(0.0).alias("total"), F.lit(0.0).alias("lost"))
     return F.aggregate(amounts, nothing, add, lambda so_far: so_far["total"] + so_far["lost"])

@@ -37,7 +37,7 @@ RULES = """
 [[rules]]
 kind = "small_then_large"
 name = "merchant_pair"
-by = "merchant"
+entity = "merchant"
 small_below = 1.0
 large_above = 500.0
 within = "60 s"
@@ -45,15 +45,15 @@ within = "60 s"
 [[rules]]
 kind = "threshold"
 name = "dear"
-by = "account_at_merchant"
+entity = "account_at_merchant"
 aggregate = "sum"
-transactions = 3
+window = "3 transactions"
 above = 1000
 
 [[rules]]
 kind = "pattern"
 name = "probe"
-by = "merchant"
+entity = "merchant"
 pattern = "SMALL{2,} LARGE"
 define = { SMALL = "SMALL.amount < 1", LARGE = "LARGE.amount > 500" }
 within = "3 minutes"
@@ -87,7 +87,7 @@ class Alert(NamedTuple):
 def alerts(paid: list[Paid]) -> Iterator[Alert]:
     """Evaluate :data:`RULES` over transactions in the order of their evaluation."""
     for fields in tomllib.loads(RULES)["rules"]:
-        keys = [one.key(fields["by"]) for one in paid]
+        keys = [one.key(fields["entity"]) for one in paid]
         rows = [
             one.row._replace(account_id=key, position=number)
             for number, (one, key) in enumerate(zip(paid, keys, strict=True))

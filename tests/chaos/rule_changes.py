@@ -118,13 +118,16 @@ def growing(name: str, small: float) -> dict[str, Any]:
 
 DRAWS: dict[str, Callable[[random.Random], dict[str, Any]]] = {
     "busy": lambda draw: threshold(
-        "busy", "count", draw.choice((2, 3, 4, 5)), last=draw.choice(("60 s", "90 s", "5 minutes"))
+        "busy", "count", draw.choice((2, 3, 4, 5)), window=draw.choice(("60 s", "90 s", "5 minutes"))
     ),
     "dear": lambda draw: threshold(
-        "dear", "sum", draw.choice((600.305, 1000.305, 1400.305)), transactions=draw.choice((2, 3, 4, 25))
+        "dear",
+        "sum",
+        draw.choice((600.305, 1000.305, 1400.305)),
+        window=draw.choice(("2 transactions", "3 transactions", "4 transactions", "25 transactions")),
     ),
     "mixed": lambda draw: threshold(
-        "mixed", "distinct", draw.choice((2, 3, 4)), last=draw.choice(("3 minutes", "90 s"))
+        "mixed", "distinct", draw.choice((2, 3, 4)), window=draw.choice(("3 minutes", "90 s"))
     ),
     "probe": lambda draw: probe(
         "probe", draw.choice((2, 3)), draw.choice((400, 500)), draw.choice(("2 minutes", "3 minutes", "30 minutes"))
@@ -136,7 +139,7 @@ DRAWS: dict[str, Callable[[random.Random], dict[str, Any]]] = {
     "other_pair": lambda draw: pair("other_pair", draw.choice((1.0, 30.0)), draw.choice((500, 90)), "5 minutes"),
 }
 STAYING = (
-    threshold("busy", "count", 3, last="60 s"),
+    threshold("busy", "count", 3, window="60 s"),
     probe("probe", 2, 500, "3 minutes"),
     pair("pair", 1.0, 500.0, "60 s"),
 )

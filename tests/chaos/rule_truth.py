@@ -25,7 +25,7 @@ from tests.oracle import Row
 
 SHOWN = 5
 """How many differences of a kind are shown."""
-MEASURES = ("count", "sum", "maximum", "distinct", "tested", "seconds_between", "transactions")
+MEASURES = ("count", "sum", "max", "distinct", "tested", "seconds_between", "transactions")
 
 
 class Raised(NamedTuple):

@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> LocalStore:
     root = small_lake.make(tmp_path / "lake")
     given = [
         ("small_then_large", {}, "live"),
-        ("at_terminal", {"by": "terminal"}, "shadow"),
+        ("at_terminal", {"entity": "terminal"}, "shadow"),
         ("gone", {}, "retired"),
         ("idea", {}, "draft"),
     ]

@@ -42,15 +42,16 @@ def alerts(fields: dict[str, Any], rows: Iterable[Row]) -> Iterator[Alert]:
 def _threshold(fields: dict[str, Any], own: list[Row]) -> Iterator[Alert]:
     begin = end = 0
     for number, row in enumerate(own):
-        if "last" in fields:
-            while own[begin].time < row.time - _seconds(fields["last"]) * SECOND:
+        size, unit = fields["window"].split()
+        if not unit.startswith("transaction"):
+            while own[begin].time < row.time - _seconds(fields["window"]) * SECOND:
                 begin += 1
             while end < len(own) and own[end].time <= row.time:
                 end += 1
         else:
-            begin, end = max(0, number + 1 - fields["transactions"]), number + 1
+            begin, end = max(0, number + 1 - int(size)), number + 1
         window = [other.amount for other in own[begin:end]]
-        total = {"count": len, "sum": sum, "maximum": max, "distinct": lambda amounts: len(set(amounts))}[
+        total = {"count": len, "sum": sum, "max": max, "distinct": lambda amounts: len(set(amounts))}[
             fields["aggregate"]
         ](window)
         if total > fields["above"]:

@@ -14,7 +14,7 @@ from fraudlake.detection.report import Range, Report, Tally, report, with_verdic
 from fraudlake.rules.kinds.pattern import PatternRule
 from fraudlake.rules.kinds.threshold import ThresholdRule
 
-RULE = ThresholdRule(name="many", aggregate="count", transactions=2, above=1)
+RULE = ThresholdRule(name="many", aggregate="count", window="2 transactions", above=1)
 
 
 def alert(day: int, *names: str, labels: list[bool | None] | None = None) -> dict[str, object]:

@@ -53,7 +53,7 @@ def test_a_backtest_finds_what_flink_finds_and_changes_nothing(lake: Callable[..
 
 
 def test_a_key_that_is_nan_is_evaluated_and_one_that_is_null_is_not(spark: Any) -> None:
-    rule = SmallThenLargeRule(name="pair", by="rate", small_below=1, large_above=500, within=timedelta(minutes=1))
+    rule = SmallThenLargeRule(name="pair", entity="rate", small_below=1, large_above=500, within=timedelta(minutes=1))
     settings = Settings(columns={"rate": "double"}, entities={"rate": "rate"})
     schema = tables.with_declared(tables.SILVER_TRANSACTIONS, settings.columns).schema
     rows = [

@@ -13,7 +13,7 @@ from tests.transactions import MARCH_7, SECOND, detected, land
 
 pytestmark = pytest.mark.stream
 
-DEAR = {"kind": "threshold", "name": "dear", "aggregate": "maximum", "transactions": 1, "above": 800}
+DEAR = {"kind": "threshold", "name": "dear", "aggregate": "max", "window": "1 transaction", "above": 800}
 
 
 def rows(first: int, count: int, amount: float = 20.0) -> list[Row]:

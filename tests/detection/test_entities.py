@@ -72,7 +72,7 @@ def evaluator(of: Settings) -> Evaluator:
 
 def packed(of: Evaluator, rows: list[Paid], hashed: Callable[[Any], int]) -> dict[int, pa.Table]:
     """The rows of each bucket, as the exchange brings them."""
-    keys = [(rules.by.key.column, rules.by.columns) for rules in of.by_entity.values()]
+    keys = [(rules.entity.key.column, rules.entity.columns) for rules in of.by_entity.values()]
     values = []
     for paid in rows:
         row = paid.row
@@ -145,7 +145,7 @@ def found(raised: pa.Table) -> list[tuple[str, str, tuple[int, ...]]]:
 
 def expected(fields: dict[str, Any], rows: list[Paid]) -> list[tuple[str, str, tuple[int, ...]]]:
     """What plain Python raises for each key, whose rows are given to it as those of an account."""
-    columns = Settings(columns=COLUMNS, entities=ENTITIES).entity_columns(fields.get("by", "account"))
+    columns = Settings(columns=COLUMNS, entities=ENTITIES).entity_columns(fields.get("entity", "account"))
     of_key: dict[Any, list[Row]] = defaultdict(list)
     for paid in rows:
         if paid.key(columns) is not None:
@@ -168,7 +168,7 @@ def cut(rows: list[Paid], draw: random.Random) -> list[list[Paid]]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(2))
 def test_each_key_has_the_alerts_of_its_rows_alone_however_they_are_cut(kind: str, by: str, seed: int) -> None:
-    fields, rows = {**KINDS[kind], "by": by}, history(seed, 400)
+    fields, rows = {**KINDS[kind], "entity": by}, history(seed, 400)
     wanted = expected(fields, rows)
     assert len(wanted) > 1
     draw = random.Random(seed)
@@ -180,7 +180,7 @@ def test_each_key_has_the_alerts_of_its_rows_alone_however_they_are_cut(kind: st
 
 def test_rules_of_several_entities_do_not_see_each_other() -> None:
     rules = [
-        {**fields, "by": by, "name": f"{fields['name']}_{by}"}
+        {**fields, "entity": by, "name": f"{fields['name']}_{by}"}
         for by, fields in zip([*ENTITIES, "account", "terminal"], KINDS.values(), strict=True)
     ]
     rows = history(5, 400)
@@ -190,7 +190,7 @@ def test_rules_of_several_entities_do_not_see_each_other() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys_that_share_a_hash_share_no_alert(kind: str) -> None:
-    fields = {**KINDS[kind], "by": "terminal"}
+    fields = {**KINDS[kind], "entity": "terminal"}
     rows = history(3, 400)
     raised = as_they_arrive(evaluator(settings([fields])), cut(rows, random.Random(3)), lambda key: 7)
     keys = {str(paid.row.position): paid.terminal_id for paid in rows}
@@ -204,7 +204,7 @@ def test_keys_that_share_a_hash_share_no_alert(kind: str) -> None:
 
 def by_rate(kind: str) -> tuple[EntityRules, Callable[[Iterable[tuple[str, float, float]]], pa.Table]]:
     """A rule by a column of doubles, and what makes its rows of account, rate and amount."""
-    rule = {**KINDS[kind], "by": "rate"}
+    rule = {**KINDS[kind], "entity": "rate"}
     of = evaluator(Settings(rules=[rule], columns={"rate": "double"}, entities={"rate": "rate"}))
     (rules,) = of.by_entity.values()
 
@@ -242,7 +242,7 @@ def test_the_open_matches_of_a_key_that_is_nan_stay_when_an_account_of_another_k
 
 
 def test_an_alert_names_its_key_and_the_account_of_each_row() -> None:
-    rules = [{**PAIR, "by": "terminal"}, {**BUSY, "by": "account_at_zone", "above": 1}]
+    rules = [{**PAIR, "entity": "terminal"}, {**BUSY, "entity": "account_at_zone", "above": 1}]
     amounts = [("A", 0.5), ("B", 900.0), ("A", 20.0)]
     rows = [
         Paid(Row(account, number * SECOND, amount, "a", number), "17", 4)
@@ -265,7 +265,7 @@ def test_an_alert_names_its_key_and_the_account_of_each_row() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_forgotten_account_leaves_the_windows_and_matches_of_others(seed: int) -> None:
-    rules = [{**fields, "by": "terminal"} for fields in KINDS.values()]
+    rules = [{**fields, "entity": "terminal"} for fields in KINDS.values()]
     of, rows = evaluator(settings(rules)), history(seed, 300)
     first, second = rows[:180], rows[180:]
 
@@ -300,7 +300,7 @@ def of_sql(clauses: str, entities: dict[str, Any] = ENTITIES) -> str:
     rules = [{"kind": "pattern", "name": "query", "sql": sql}]
     made = Settings(rules=rules, columns=COLUMNS, entities=entities)
     (rules_of_entity,) = evaluator(made).by_entity.values()
-    return rules_of_entity.by.name
+    return rules_of_entity.entity.name
 
 
 @pytest.mark.parametrize(
@@ -326,20 +326,18 @@ def test_a_query_whose_rows_are_divided_by_no_entity_is_refused() -> None:
 
 def test_a_rule_by_what_is_not_declared_is_refused() -> None:
     for rule in (PAIR, BUSY, TRIPLE):
-        with pytest.raises(
-            UsageError, match=f"^{rule['name']}: by = 'shop' is no declared entity; there are account, "
-        ):
-            evaluator(settings([{**rule, "by": "shop"}]))
-    gone = Settings(rules=[{**BUSY, "by": "terminal"}], entities={"terminal": "terminal_id"})
+        with pytest.raises(UsageError, match=f"^{rule['name']}: entity = 'shop' is not declared; there are account, "):
+            evaluator(settings([{**rule, "entity": "shop"}]))
+    gone = Settings(rules=[{**BUSY, "entity": "terminal"}], entities={"terminal": "terminal_id"})
     with pytest.raises(UsageError, match=r"^busy: the entity terminal is keyed by terminal_id, which is no column: "):
         evaluator(gone)
 
 
 def test_rows_go_to_the_entities_that_rules_need() -> None:
     def keys(*rules: dict[str, Any], **others: Any) -> list[str]:
-        return [rules.by.name for rules in evaluator(settings(rules, **others)).by_entity.values()]
+        return [rules.entity.name for rules in evaluator(settings(rules, **others)).by_entity.values()]
 
     assert keys(PAIR, BUSY) == ["account"]
-    assert sorted(keys({**PAIR, "by": "place"}, {**BUSY, "by": "terminal"})) == ["place", "terminal"]
-    assert keys({**PAIR, "by": "place"}, ordering="event_time") == ["account", "place"]
+    assert sorted(keys({**PAIR, "entity": "place"}, {**BUSY, "entity": "terminal"})) == ["place", "terminal"]
+    assert keys({**PAIR, "entity": "place"}, ordering="event_time") == ["account", "place"]
     assert evaluator(settings([PAIR, BUSY])).rows == detector.ROWS

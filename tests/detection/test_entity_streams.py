@@ -22,7 +22,7 @@ pytestmark = pytest.mark.stream
 
 Alerts = list[tuple[str, str, tuple[int, ...]]]
 PAIR, BUSY, PROBE, TRIPLE = (
-    {**KINDS[kind], "by": by}
+    {**KINDS[kind], "entity": by}
     for kind, by in (("pair", "terminal"), ("busy", "place"), ("probe", "terminal"), ("triple", "account"))
 )
 

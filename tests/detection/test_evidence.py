@@ -109,7 +109,7 @@ def test_the_bound_changes_nothing_but_evidence_and_the_count(payments: int, wit
 
 
 def test_a_window_of_any_length_has_its_last_rows_and_their_number() -> None:
-    busy = ThresholdRule(name="busy", aggregate="count", last=timedelta(days=30), above=200)
+    busy = ThresholdRule(name="busy", aggregate="count", window=timedelta(days=30), above=200)
     found = alerts(busy, 6_000)
     assert len(found) == 5_800
     assert {len(alert.rows) for alert in found} == {20}
@@ -118,7 +118,7 @@ def test_a_window_of_any_length_has_its_last_rows_and_their_number() -> None:
 
 
 def test_alerts_are_described_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    busy = ThresholdRule(name="busy", aggregate="count", transactions=3, above=1)
+    busy = ThresholdRule(name="busy", aggregate="count", window="3 transactions", above=1)
     rows, found = paid(40), alerts(busy, 40)
     at_once = evidence.described(rows, found, ["amount"], THE_ACCOUNT)
     monkeypatch.setattr(evidence, "AT_ONCE", 7)

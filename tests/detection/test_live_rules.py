@@ -23,8 +23,8 @@ from tests.transactions import MARCH_7, SECOND, detected, land
 
 pytestmark = pytest.mark.stream
 
-BUSY = {"kind": "threshold", "name": "busy", "aggregate": "count", "last": "60 s", "above": 3}
-DEAR = {"kind": "threshold", "name": "dear", "aggregate": "sum", "transactions": 3, "above": 1000}
+BUSY = {"kind": "threshold", "name": "busy", "aggregate": "count", "window": "60 s", "above": 3}
+DEAR = {"kind": "threshold", "name": "dear", "aggregate": "sum", "window": "3 transactions", "above": 1000}
 PROBE = {
     "kind": "pattern",
     "name": "probe",

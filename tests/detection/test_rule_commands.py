@@ -14,7 +14,7 @@ from tests.transactions import MARCH_7, SECOND, detected
 
 pytestmark = pytest.mark.stream
 
-BUSY = '[[rules]]\nkind = "threshold"\nname = "busy"\naggregate = "count"\nlast = "60 s"\nabove = {}\n{}'
+BUSY = '[[rules]]\nkind = "threshold"\nname = "busy"\naggregate = "count"\nwindow = "60 s"\nabove = {}\n{}'
 PAIR = '[[rules]]\nname = "small_then_large"\nsmall_below = 1\nlarge_above = 500\nwithin = "60 s"\n'
 QUERY = (
     "SELECT * FROM transactions MATCH_RECOGNIZE (PARTITION BY accountId ORDER BY dt MEASURES A.amount AS a "

@@ -19,12 +19,12 @@ from tests.forget.test_forget import NAMED, NOON, OTHER, SCHEMA, run, traces
 pytestmark = pytest.mark.stream
 
 RULES = [
-    {"name": "pair", "by": "terminal", "small_below": 1.0, "large_above": 500.0, "within": "60 s"},
-    {"kind": "threshold", "name": "busy", "by": "terminal", "aggregate": "count", "last": "60 s", "above": 2},
+    {"name": "pair", "entity": "terminal", "small_below": 1.0, "large_above": 500.0, "within": "60 s"},
+    {"kind": "threshold", "name": "busy", "entity": "terminal", "aggregate": "count", "window": "60 s", "above": 2},
     {
         "kind": "pattern",
         "name": "probe",
-        "by": "terminal",
+        "entity": "terminal",
         "pattern": "SMALL{2,} LARGE",
         "define": {"SMALL": "SMALL.amount < 1", "LARGE": "LARGE.amount > 500"},
         "within": "1 minute",

@@ -56,7 +56,7 @@ def keys(lake: Any) -> dict[str, int]:
 
 
 def test_the_features_of_others_go_on_as_if_the_account_had_never_paid(lake: Any, tmp_path: Path) -> None:
-    rules = [{**rule, "within" if "within" in rule else "last": "2 hours"} for rule in RULES]
+    rules = [{**rule, "within" if "within" in rule else "window": "2 hours"} for rule in RULES]
     opened = lake(
         buckets=2,
         shuffle_partitions=2,

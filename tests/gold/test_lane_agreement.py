@@ -273,7 +273,7 @@ def test_on_rows_in_order_the_lanes_agree_and_a_repeated_message_has_an_equal_id
 @pytest.mark.long
 def test_thresholds_are_compared_by_their_windows(lake: Any) -> None:
     # At the third row of an account within a minute.
-    rule = {"kind": "threshold", "name": "thrice", "aggregate": "count", "last": "1 minute", "above": 2}
+    rule = {"kind": "threshold", "name": "thrice", "aggregate": "count", "window": "1 minute", "above": 2}
     opened = lake(**TOPICS, buckets=2, shuffle_partitions=2, rules=[rule])
 
     def rows(account: str, *times: str) -> list[bytes]:

@@ -30,14 +30,14 @@ MORE_RULES = """
 kind = "threshold"
 name = "often"
 aggregate = "count"
-last = "1 minute"
+window = "1 minute"
 above = 2
 
 [[rules]]
 kind = "threshold"
 name = "rarely"
 aggregate = "count"
-last = "1 minute"
+window = "1 minute"
 above = 1
 status = "shadow"
 """

@@ -38,7 +38,7 @@ MORE_RULES = """
 kind = "threshold"
 name = "often"
 aggregate = "count"
-transactions = 2
+window = "2 transactions"
 above = 1
 status = "shadow"
 """

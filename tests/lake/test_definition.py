@@ -270,7 +270,8 @@ def test_an_entity_of_which_most_rows_have_no_key_is_named(root: Path) -> None:
 
 def test_a_column_that_a_rule_reads_is_not_given_up(root: Path, fraudlake_here: FraudlakeHere) -> None:
     rule = (
-        'kind = "threshold"\nname = "shops"\naggregate = "distinct"\ncolumn = "merchant_id"\nlast = "1 hour"\nabove = 2'
+        'kind = "threshold"\nname = "shops"\naggregate = "distinct"\ncolumn = "merchant_id"\n'
+        'window = "1 hour"\nabove = 2'
     )
     Path("rules.toml").write_text(f"[[rules]]\n{rule}\n")
     assert fraudlake_here("--lake", str(root), "rules", "apply", "rules.toml", "--yes").returncode == 0

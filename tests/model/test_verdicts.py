@@ -32,7 +32,7 @@ MARCH_7_UTC = datetime(2026, 3, 7, tzinfo=UTC)
 LACKING = (
     "needs the columns verdict, and transaction_id, alert_id, case_id or reference, or account_id, amount and timestamp"
 )
-DEAR = {"kind": "threshold", "name": "dear", "aggregate": "maximum", "transactions": 1, "above": 800}
+DEAR = {"kind": "threshold", "name": "dear", "aggregate": "max", "window": "1 transaction", "above": 800}
 
 
 @pytest.fixture

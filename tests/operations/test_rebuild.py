@@ -220,7 +220,7 @@ def test_a_replay_suppresses_what_the_stream_has_suppressed(lake: Callable[..., 
     assert status(opened).gaps == []
 
 
-BURST = {"name": "burst", "kind": "threshold", "aggregate": "count", "last": "2 hours", "above": 3}
+BURST = {"name": "burst", "kind": "threshold", "aggregate": "count", "window": "2 hours", "above": 3}
 RISING = {
     "name": "rising",
     "kind": "pattern",

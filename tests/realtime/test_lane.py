@@ -11,7 +11,7 @@ from fraudlake_lane import lane, rules
 
 
 def of_window(minutes: int, is_without_end: bool = False) -> rules.LaneRules:
-    rule = ThresholdRule(name="busy", aggregate="count", last=timedelta(minutes=minutes), above=5)
+    rule = ThresholdRule(name="busy", aggregate="count", window=timedelta(minutes=minutes), above=5)
     return rules.choose([(rule, "live", 1)], is_without_end)
 
 

@@ -46,9 +46,9 @@ SMALL_THEN_LARGE = SmallThenLargeRule(
     name="small_then_large", small_below=1.0, large_above=500.0, within=timedelta(minutes=1)
 )
 LAST_FEW = (
-    {"name": "spent", "aggregate": "sum", "transactions": 5, "above": 1500},
-    {"name": "on_average", "aggregate": "average", "transactions": 3, "below": 5},
-    {"name": "once", "aggregate": "maximum", "transactions": 1, "above": 700},
+    {"name": "spent", "aggregate": "sum", "window": "5 transactions", "above": 1500},
+    {"name": "on_average", "aggregate": "mean", "window": "3 transactions", "below": 5},
+    {"name": "once", "aggregate": "max", "window": "1 transaction", "above": 700},
 )
 
 
@@ -174,7 +174,7 @@ def test_the_fast_lane_raises_the_alerts_of_the_cases(
 
 def last_of(own: session.Session, tmp_path: Path, count: int, since: datetime | None = None) -> list[dict[str, Any]]:
     """What thresholds say of the last of an account's rows, which follow each other by 10 milliseconds."""
-    rule = ThresholdRule(name="busy", aggregate="count", last=timedelta(minutes=1), above=9)
+    rule = ThresholdRule(name="busy", aggregate="count", window=timedelta(minutes=1), above=9)
     begin = NOW - NOW % oracle.MINUTE  # where a window begins
     fields = f"'ts', {begin // 1000} + 10 * id, 'accountId', 'a', 'amount', 12.5, 'transaction_id', id"
     messages = own.spark.range(0, count, 1, 1).selectExpr(

@@ -44,12 +44,12 @@ large_above = 100.0
 within = "20 seconds"
 """
 THRESHOLDS = (
-    {"name": "busy", "aggregate": "count", "last": "1 minute", "above": 7},
-    {"name": "spent", "aggregate": "sum", "last": "90 s", "above": 2000},
-    {"name": "on_average", "aggregate": "average", "last": "2 minutes", "above": 500},
-    {"name": "only_large", "aggregate": "minimum", "last": "45 s", "above": 400},
-    {"name": "only_small", "aggregate": "maximum", "last": "30 s", "below": 5},
-    {"name": "varied", "aggregate": "distinct", "last": "1 minute", "above": 5},
+    {"name": "busy", "aggregate": "count", "window": "1 minute", "above": 7},
+    {"name": "spent", "aggregate": "sum", "window": "90 s", "above": 2000},
+    {"name": "on_average", "aggregate": "mean", "window": "2 minutes", "above": 500},
+    {"name": "only_large", "aggregate": "min", "window": "45 s", "above": 400},
+    {"name": "only_small", "aggregate": "max", "window": "30 s", "below": 5},
+    {"name": "varied", "aggregate": "distinct", "window": "1 minute", "above": 5},
 )
 for fields in THRESHOLDS:
     entry = "\n".join(f"{name} = {json.dumps(value)}" for name, value in fields.items())

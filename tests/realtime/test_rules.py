@@ -19,7 +19,7 @@ from fraudlake_lane import rules
 
 PAIR = SmallThenLargeRule(name="pair", small_below=1, large_above=500, within=timedelta(minutes=1))
 PATTERN = PatternRule(name="probe", pattern="A B", define={"A": "A.amount < 1", "B": "B.amount > 5"})
-BUSY = ThresholdRule(name="busy", aggregate="count", last=timedelta(minutes=10), above=15)
+BUSY = ThresholdRule(name="busy", aggregate="count", window=timedelta(minutes=10), above=15)
 
 
 def test_only_live_rules_run_and_the_others_have_a_reason() -> None:
@@ -40,7 +40,7 @@ def test_only_live_rules_run_and_the_others_have_a_reason() -> None:
         ({"where": "amount > 1"}, "condition is evaluated in Python"),
         ({"column": "label"}, "does not keep the column 'label'"),
         ({"aggregate": "sum", "column": "tip"}, "does not keep the column 'tip'"),
-        ({"last": None, "transactions": 20}, "may be of any age"),
+        ({"window": "20 transactions"}, "may be of any age"),
         ({"above": 255}, "more rows of an account than the 256"),
         ({"above": None, "below": 256}, "more rows of an account than the 256"),
         ({"aggregate": "distinct", "above": 1000}, "more rows of an account than the 256"),
@@ -54,7 +54,7 @@ def test_a_threshold_that_the_kept_rows_cannot_tell_is_refused(fields: dict[str,
 
 @pytest.mark.parametrize("rule", [PAIR, BUSY, PATTERN], ids=lambda rule: rule.kind)
 def test_a_rule_of_any_kind_that_is_by_another_entity_is_refused(rule: Rule) -> None:
-    by_terminal = rule.model_copy(update={"name": "at_terminal", "by": "terminal"})
+    by_terminal = rule.model_copy(update={"name": "at_terminal", "entity": "terminal"})
 
     chosen = rules.choose([(PAIR, "live", 1), (by_terminal, "live", 1)])
 

@@ -34,7 +34,7 @@ def test_it_is_by_account() -> None:
     settings = Settings(columns={"terminal_id": "string"}, entities={"terminal": "terminal_id"})
     rule_table.require_valid([rule()], settings)
     with pytest.raises(UsageError, match="scored: rules of the kind model are by account"):
-        rule_table.require_valid([rule(by="terminal")], settings)
+        rule_table.require_valid([rule(entity="terminal")], settings)
 
 
 def test_score_evaluates_it_and_neither_the_detector_nor_the_fast_lane_does() -> None:

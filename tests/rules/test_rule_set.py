@@ -15,9 +15,9 @@ from fraudlake.rules.kinds import Rule
 from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.rules.rule_set import RuleSet, RuleVersion, Status
 
-BUSY = ThresholdRule(name="busy", aggregate="count", last=timedelta(minutes=1), above=3)
+BUSY = ThresholdRule(name="busy", aggregate="count", window=timedelta(minutes=1), above=3)
 BUSIER = BUSY.model_copy(update={"above": 5})
-DEAR = ThresholdRule(name="dear", aggregate="sum", transactions=3, above=1000)
+DEAR = ThresholdRule(name="dear", aggregate="sum", window="3 transactions", above=1000)
 
 
 def changes(present: RuleSet, *wanted: tuple[Rule, Status]) -> list[tuple[str, int, str]]:
@@ -26,8 +26,8 @@ def changes(present: RuleSet, *wanted: tuple[Rule, Status]) -> list[tuple[str, i
 
 def test_a_file_says_which_rules_are_live_and_which_are_in_the_shadow(tmp_path: Path) -> None:
     (tmp_path / "rules.toml").write_text(
-        '[[rules]]\nkind = "threshold"\nname = "busy"\naggregate = "count"\nlast = "60 s"\nabove = 3\n'
-        '[[rules]]\nkind = "threshold"\nname = "dear"\naggregate = "sum"\ntransactions = 3\nabove = 1000\n'
+        '[[rules]]\nkind = "threshold"\nname = "busy"\naggregate = "count"\nwindow = "60 s"\nabove = 3\n'
+        '[[rules]]\nkind = "threshold"\nname = "dear"\naggregate = "sum"\nwindow = "3 transactions"\nabove = 1000\n'
         'status = "shadow"\n'
     )
     assert rule_file.read(tmp_path / "rules.toml") == [(BUSY, "live"), (DEAR, "shadow")]

@@ -78,7 +78,7 @@ _COLUMNS = "array<map<string,string>>"
 class EntityRules:
     """Evaluates the rules of an entity on the rows of one of its buckets."""
 
-    by: Entity
+    entity: Entity
     pairs: tuple[tuple[RuleVersion, SmallThenLargeRule], ...]
     live: live_rules.LiveRules | None
     """The rules of other kinds, if there are any."""
@@ -94,7 +94,7 @@ class EntityRules:
         alerts = [self._pairs(pairs)]
         if self.live is not None:
             raised, needed = self.live.evaluate(state["rules"], rows, now)
-            alerts += [_rule_alert_rows(self.by, *of_rule) for of_rule in raised]
+            alerts += [_rule_alert_rows(self.entity, *of_rule) for of_rule in raised]
         return pa.concat_tables(alerts), {OPEN_FLAGS: open_flags, "rules": needed}
 
     def without_accounts(self, state: buckets.State, accounts: Collection[str]) -> buckets.State:
@@ -113,21 +113,21 @@ class EntityRules:
     @property
     def _key(self) -> list[str]:
         """The columns of the key, by their names in the detector's rows."""
-        return [name if name in detector.FLAGS.names else live_rules.PREFIX + name for name in self.by.columns]
+        return [name if name in detector.FLAGS.names else live_rules.PREFIX + name for name in self.entity.columns]
 
     def _pairs(self, pairs: detector.AlertPairs) -> pa.Table:
         alerts = _alert_rows(pairs, [version for version, _ in self.pairs])
-        if self.by.is_account or not self.pairs:
+        if self.entity.is_account or not self.pairs:
             return alerts
         small, large = (pairs.candidates.take(pa.array(numbers)).to_pylist() for numbers in (pairs.small, pairs.large))
-        key = pairs.candidates.select(self._key).rename_columns(list(self.by.columns))
-        keys = evidence.keys(key, pairs.large, self.by)
+        key = pairs.candidates.select(self._key).rename_columns(list(self.entity.columns))
+        keys = evidence.keys(key, pairs.large, self.entity)
         both = [*zip(small, large, strict=True)]
         columns = {
-            "entity": [self.by.name] * len(both),
+            "entity": [self.entity.name] * len(both),
             "entity_key": keys,
             "columns": [json_text.dumps([{"account_id": row["account_id"]} for row in pair]) for pair in both],
-            "explanation": [evidence.pair_story(self.by, key, *pair) for key, pair in zip(keys, both, strict=True)],
+            "explanation": [evidence.pair_story(self.entity, key, *pair) for key, pair in zip(keys, both, strict=True)],
         }
         for name, values in columns.items():
             alerts = alerts.set_column(_OUTPUT.get_field_index(name), name, pa.array(values, pa.string()))
@@ -188,12 +188,12 @@ class Evaluator:
     @property
     def evaluated(self) -> dict[int, Entity]:
         """The entities that have rules, by their numbers."""
-        return {number: rules.by for number, rules in self.by_entity.items() if rules.versions}
+        return {number: rules.entity for number, rules in self.by_entity.items() if rules.versions}
 
     @property
     def keys(self) -> list[buckets.Key]:
         """The keys by which rows are packed into buckets."""
-        return [rules.by.key for rules in self.by_entity.values()]
+        return [rules.entity.key for rules in self.by_entity.values()]
 
     def columns(self, may_be_late: bool) -> list[Column]:
         """Select :attr:`rows` from silver, then hashes of keys. Values that the output never needs are sent as null."""
@@ -212,7 +212,11 @@ class Evaluator:
             F.when(candidate, F.col("transaction_id")).alias("transaction_id"),
             F.when(is_labelled, F.col("label")).alias("label"),
             *(F.col(name).alias(field.name) for name, field in self.further.items()),
-            *(buckets.key_hash(one.by.columns).alias(one.by.key.column) for one in rules if not one.by.is_account),
+            *(
+                buckets.key_hash(one.entity.columns).alias(one.entity.key.column)
+                for one in rules
+                if not one.entity.is_account
+            ),
         ]
 
     def evaluate(self, bucket: int, state: buckets.State, rows: pa.Table, now: int) -> tuple[pa.Table, buckets.State]:
@@ -309,9 +313,11 @@ def _of_history(selected: DataFrame, evaluator: Evaluator, rules: EntityRules, t
             alerts, _ = rules.evaluate(NOTHING, rows, now)
             yield from alerts.to_batches()
 
-    key = rules.by.key.column
+    key = rules.entity.key.column
     keyed = (
-        selected if rules.by.is_account else selected.where(F.col(key).isNotNull()).withColumn("account", F.col(key))
+        selected
+        if rules.entity.is_account
+        else selected.where(F.col(key).isNotNull()).withColumn("account", F.col(key))
     )
     rows = keyed.select(*columns.names)
     return rows.repartition(tasks, "account").mapInArrow(detect, from_arrow_schema(_OUTPUT))

@@ -47,7 +47,7 @@ class LiveRules:
     do not already have.
     """
 
-    by: Entity
+    entity: Entity
     versions: tuple[RuleVersion, ...]
     columns: Mapping[str, Column]
     entities: Entities
@@ -107,7 +107,7 @@ class LiveRules:
             evaluation = compiled.evaluate(part, seen, rule_state, now)
             if evaluation.alerts:
                 raised.append(
-                    RuleAlerts(version, evidence.described(part, evaluation.alerts, compiled.columns, self.by))
+                    RuleAlerts(version, evidence.described(part, evaluation.alerts, compiled.columns, self.entity))
                 )
             if len(evaluation.needed):
                 needed.append(

@@ -51,10 +51,10 @@ def named(rule: AnyRule, settings: Settings) -> Entity:
     Raises:
         UsageError: the entity is not declared.
     """
-    if rule.by == ACCOUNT:
+    if rule.entity == ACCOUNT:
         return THE_ACCOUNT
     key = rule.key(query_columns(settings.columns), settings.entities)
-    return Entity(rule.by, tuple(column.name for column in key))
+    return Entity(rule.entity, tuple(column.name for column in key))
 
 
 def of_rule(rule: AnyRule, partition_by: Sequence[str], settings: Settings) -> Entity:
@@ -70,7 +70,9 @@ def of_rule(rule: AnyRule, partition_by: Sequence[str], settings: Settings) -> E
     if set(by.columns) <= set(partition_by):
         return by
     if not by.is_account:
-        raise UsageError(f"{rule.name}: rules of the kind {rule.kind} are by account: leave out by = '{rule.by}'")
+        raise UsageError(
+            f"{rule.name}: rules of the kind {rule.kind} are by account: leave out entity = '{rule.entity}'"
+        )
     others = (Entity(name, tuple(columns)) for name, columns in sorted(settings.entities.items()))
     within = [other for other in others if set(other.columns) <= set(partition_by)]
     if not within:

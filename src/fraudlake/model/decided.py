@@ -8,14 +8,18 @@ the tables.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fraudlake.windows import Ranks
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from fraudlake.tiles import Window
 
 FIELDS = (pa.field("_verdict", pa.bool_()), pa.field("_decided_at", pa.int64()))
 """The columns that are added to a decided transaction: it has a row for each verdict, with its time in microseconds.
@@ -75,26 +79,6 @@ def _once(rows: pa.Table, columns: list[str]) -> pa.Table:
     return rows if len(firsts) == len(rows) else rows.take(firsts)
 
 
-class Window(NamedTuple):
-    """A feature's window: ``tiles`` of ``size`` microseconds, which end ``delay`` before a row.
-
-    A row sees Flink's labels only of transactions that are at least ``lag`` before it.
-    """
-
-    size: int
-    tiles: int
-    delay: int
-    lag: int
-
-    def entered(self, time: NDArray[np.int64], lag: int) -> NDArray[np.int64]:
-        """Return the times from which rows see transactions at ``time``, if the window ends ``lag`` before a row."""
-        return time + 1 if lag == 0 else lag + (time // self.size + 1) * self.size
-
-    def left(self, time: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the times from which rows no longer see transactions at ``time``."""
-        return self.delay + (time // self.size + self.tiles + (self.delay > 0)) * self.size
-
-
 class Decided:
     """The decided transactions of a bucket's keys, and the rows that see them."""
 
@@ -115,8 +99,8 @@ class Decided:
 
         self._rows, self._at = len(time), np.unique(time)
         keys = np.unique(account)
-        # One number for (key, time), so that a single search finds a key's rows from a time on.
-        self._rank = np.searchsorted(keys, account) * (len(self._at) + 1) + np.searchsorted(self._at, time)
+        self._ranks = Ranks(np.arange(len(self._at)))
+        self._rank = self._ranks.of(np.searchsorted(keys, account), np.searchsorted(self._at, time))
         self._key = np.searchsorted(keys, self._account)
         self._is_seen = np.append(keys, 0)[self._key] == self._account if len(keys) else np.zeros(len(order), bool)
         self._is_seen &= self._key < len(keys)
@@ -180,8 +164,8 @@ class Decided:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the first row of each chosen period, and the first after it."""
         at = chosen & self._is_seen
-        base = self._key[at] * (len(self._at) + 1)
-        low, high = (np.searchsorted(self._rank, base + np.searchsorted(self._at, time[at])) for time in (begin, end))
+        numbers = (np.searchsorted(self._at, time[at]) for time in (begin, end))
+        low, high = (np.searchsorted(self._rank, self._ranks.of(self._key[at], number)) for number in numbers)
         return low, np.maximum(low, high)
 
 

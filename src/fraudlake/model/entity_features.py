@@ -17,14 +17,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from fraudlake import windows
 from fraudlake.arrays import Vector, codes_of, keyed, vector_of
 from fraudlake.detection import ordering
 from fraudlake.model import decided as known
-from fraudlake.model.decided import Decided, Window
-from fraudlake.rules import windows
+from fraudlake.model.decided import Decided
 from fraudlake.rules.columns import TIME, query_columns
 from fraudlake.settings.features import DeclaredFeature, condition
 from fraudlake.text import durations
+from fraudlake.tiles import KEY, NEUTRAL, NEVER, Line, Window
+from fraudlake.windows import Spans
 from fraudlake_patterns.values import Scope
 
 if TYPE_CHECKING:
@@ -36,11 +38,7 @@ MOST_DISTINCT = 1_000
 """The largest count of ``distinct``, and of the values that a tile stores."""
 _UNITS = 10_000
 """Columns of type double are summed in ten-thousandths."""
-_LARGEST = 1e9
-"""The largest value of a column of type double that enters a sum, so that no sum overflows."""
 _LARGEST_INTEGER = 10_000_000_000_000
-_NEVER = np.iinfo(np.int64).min
-_KEY = ("account", "tile")
 _PLACE = ("timestamp", "source", "position", "label")
 _TILES = b"tiles"
 """The metadata key for the number of tiles in the windows of a table of the state."""
@@ -66,16 +64,6 @@ class _Measure(NamedTuple):
     def name(self) -> str:
         """Its name in the state."""
         return " ".join(part for part in (self.statistic, self.labels, self.column, self.where) if part)
-
-
-_NEUTRAL: Mapping[str, Any] = {"count": 0, "sum": 0, "min": np.inf, "max": -np.inf, "last": _NEVER}
-_MERGE: Mapping[str, np.ufunc] = {
-    "count": np.add,
-    "sum": np.add,
-    "min": np.minimum,
-    "max": np.maximum,
-    "last": np.maximum,
-}
 
 
 @dataclass(frozen=True)
@@ -195,31 +183,32 @@ def compute(state: State, rows: pa.Table, plan: Plan, decided: pa.Table | None =
         of_size = [feature for feature in plan.features if feature.aggregate != "value" and feature.size == size]
         measures = dict.fromkeys(measure for feature in of_size for measure in plan.measures(feature))
         tiled = [measure for measure in measures if measure.statistic != "values"]
-        tile = time // (size * 1_000_000)
         length = max(feature.tiles for feature in of_size)
         oldest = None if clock is None else clock // (size * 1_000_000) - length
         metadata = {_TILES: str(length)}
         if tiled:
             seen = state.get(str(size))
-            line = _Line(account, time, tile, size, seen)
+            line = Line(account, time, size, seen)
             merged = {measure: line.merged(_seen(seen, measure), given.contribution(measure)) for measure in tiled}
             for feature in of_size:
                 if feature.aggregate != "distinct":
                     parts = [(measure, merged[measure]) for measure in plan.measures(feature)]
                     computed[feature.name] = _figure(feature, line, _window(feature, plan), parts, given, verdicts)
-            after[str(size)] = line.tiles(merged, oldest).replace_schema_metadata(metadata)
+            stored = {measure.name: (measure.statistic, values) for measure, values in merged.items()}
+            after[str(size)] = line.tiles(stored, oldest).replace_schema_metadata(metadata)
         for measure in measures:
             if measure.statistic == "values":
                 key = f"{size} {measure.name}"
                 seen = state.get(key)
-                line = _Line(account, time, tile, size, seen)
+                line = Line(account, time, size, seen)
                 values, is_counted = given.values(measure)
                 values = line.merged(_seen_values(seen), values)
                 is_counted = line.merged(np.ones(line.seen, bool), is_counted)
                 for feature in of_size:
                     if plan.measures(feature) == (measure,):
-                        computed[feature.name] = line.distinct(_window(feature, plan), values, is_counted)
-                after[key] = line.values(values, is_counted, oldest).replace_schema_metadata(metadata)
+                        counts = windows.distinct(values, is_counted, line.spans(_window(feature, plan)))
+                        computed[feature.name] = np.minimum(counts, MOST_DISTINCT).astype(np.float64)
+                after[key] = line.values(values, is_counted, oldest, MOST_DISTINCT).replace_schema_metadata(metadata)
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     columns = [
@@ -244,11 +233,11 @@ def warmed(state: State, history: State) -> State:
         if known is None or _length(known) < _length(tiles):
             result[key] = tiles
         elif lacking:
-            joined = known.join(tiles.select([*_KEY, *lacking]), list(_KEY), join_type="full outer")
-            neutral = {name: _NEUTRAL[name.split(" ")[0]] for name in joined.column_names if name not in _KEY}
+            joined = known.join(tiles.select([*KEY, *lacking]), list(KEY), join_type="full outer")
+            neutral = {name: NEUTRAL[name.split(" ")[0]] for name in joined.column_names if name not in KEY}
             filled = [joined[name].fill_null(pa.scalar(neutral[name], joined[name].type)) for name in neutral]
-            whole = pa.table([*(joined[name] for name in _KEY), *filled], names=[*_KEY, *neutral])
-            ordered = whole.sort_by([(name, "ascending") for name in _KEY])
+            whole = pa.table([*(joined[name] for name in KEY), *filled], names=[*KEY, *neutral])
+            ordered = whole.sort_by([(name, "ascending") for name in KEY])
             result[key] = ordered.replace_schema_metadata(known.schema.metadata)
     return result
 
@@ -289,7 +278,7 @@ class _Rows:
         """Return what each row adds to a measure."""
         chosen = self.chosen(measure.where, measure.labels)
         if measure.statistic == "last":
-            return np.where(chosen, self._rows["time"].to_numpy()[self._order], _NEVER)
+            return np.where(chosen, self._rows["time"].to_numpy()[self._order], NEVER)
         if measure.statistic == "count":
             if measure.column is not None:
                 chosen = chosen & self._is_there(measure.column)
@@ -298,7 +287,7 @@ class _Rows:
         chosen = chosen & is_there
         if measure.statistic == "sum":
             return np.where(chosen, self._units(str(measure.column)), 0)
-        return np.where(chosen, numbers, _NEUTRAL[measure.statistic])
+        return np.where(chosen, numbers, NEUTRAL[measure.statistic])
 
     def values(self, measure: _Measure) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return the hashes of a column's values, and which rows count."""
@@ -332,9 +321,7 @@ class _Rows:
             whole: NDArray[np.int64] = np.clip(vector.values[self._order], -_LARGEST_INTEGER, _LARGEST_INTEGER)
             return whole
         values, is_there = self.numbers(column)
-        cut = np.clip(np.where(is_there, values, 0), -_LARGEST, _LARGEST)
-        units: NDArray[np.int64] = np.rint(cut * _UNITS).astype(np.int64)
-        return units
+        return windows.units(np.where(is_there, values, 0), _UNITS)
 
     def is_whole(self, column: str) -> bool:
         """Return whether a column has whole numbers."""
@@ -375,133 +362,22 @@ class _Verdicts:
         self.rows = _Rows(decided, self.decided.order, plan)
 
 
-class _Line:
-    """The tiles of the state and the new rows of a bucket in one order: by key and tile, tiles before rows."""
+def _seconds_since(line: Line, spans: Spans, last: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the seconds since the last time in the window of each row; NaN if there is none.
 
-    def __init__(
-        self,
-        account: NDArray[np.int64],
-        time: NDArray[np.int64],
-        tile: NDArray[np.int64],
-        size: int,
-        seen: pa.Table | None,
-    ) -> None:
-        known = [np.zeros(0, np.int64)] * 2 if seen is None else [seen[name].to_numpy() for name in _KEY]
-        self.seen, self._time, self._tile, self._size = len(known[0]), time, tile, size * 1_000_000
-        accounts, tiles = np.concatenate([known[0], account]), np.concatenate([known[1], tile])
-        self._low = int(tiles.min(initial=0)) if len(tiles) else 0
-        self._width = int(tiles.max(initial=0)) - self._low + 2
-        # Both parts are sorted: a stable sort of one array merges them, while np.lexsort would sort from scratch.
-        by_account = np.argsort(accounts, kind="stable")
-        is_first = np.diff(accounts[by_account], prepend=0) != 0
-        is_first[:1] = True
-        run = np.empty(len(accounts), np.int64)
-        run[by_account] = np.cumsum(is_first)
-        # A number that increases with (key, tile).
-        rank = run * self._width + tiles - self._low
-        self._order = np.argsort(rank, kind="stable")
-        self._account, self._tiles = accounts[self._order], tiles[self._order]
-        self._run, self._rank = run[self._order], rank[self._order]
-        place = np.empty(len(accounts), np.int64)
-        place[self._order] = np.arange(len(accounts))
-        self._place = place[self.seen :]
-        self._spans: dict[Window, windows.Spans] = {}
+    A tile of the state may have a later time than a late row that follows it in the order of the line.
+    """
+    latest = windows.extreme("max", last.astype(np.float64), spans)
+    return np.where(latest > NEVER, np.maximum(line.time - latest, 0) / 1e6, np.nan)
 
-    def merged(self, seen: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-        """Merge values of the state and of the rows in this order."""
-        return np.concatenate([seen, new])[self._order]
 
-    def spans(self, window: Window) -> windows.Spans:
-        """Return the window of each row: it begins at a tile, and if it ends before the row, it ends at a tile, too."""
-        if window not in self._spans:
-            base = self._run[self._place] * self._width
-            first = (self._time - window.delay) // self._size - window.tiles + (window.delay == 0)
-            low = np.searchsorted(self._rank, base + np.clip(first - self._low, 0, self._width - 1))
-            high = self._place
-            if window.lag:
-                end = (self._time - window.lag) // self._size
-                high = np.searchsorted(self._rank, base + np.clip(end - self._low, 0, self._width - 1))
-            self._spans[window] = windows.Spans(low, np.maximum(high, low))
-        return self._spans[window]
-
-    def total(self, window: Window, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the sum over the window of each row."""
-        low, high = self.spans(window)
-        before = np.append(0, np.cumsum(values))
-        sums: NDArray[np.int64] = before[high] - before[low]
-        return sums
-
-    def extreme(self, window: Window, values: NDArray[np.float64], better: np.ufunc) -> NDArray[np.float64]:
-        """Return the smallest or the largest value in the window of each row; NaN if there is none."""
-        spans = self.spans(window)
-        extremes = windows.extreme(values, spans, better)
-        return np.where((spans.high > spans.low) & np.isfinite(extremes), extremes, np.nan)
-
-    def seconds_since(self, window: Window, last: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the seconds since the last time in the window of each row; NaN if there is none.
-
-        A tile of the state may have a later time than a late row that follows it in this order.
-        """
-        spans = self.spans(window)
-        latest = windows.extreme(last.astype(np.float64), spans, np.maximum)
-        is_there = (spans.high > spans.low) & (latest > _NEVER)
-        return np.where(is_there, np.maximum(self._time - latest, 0) / 1e6, np.nan)
-
-    def seconds_after(self, latest: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the seconds since a time of each row; NaN if there is none."""
-        return np.where(latest > _NEVER, (self._time - latest) / 1e6, np.nan)
-
-    def without(
-        self, last: NDArray[np.int64], account: NDArray[np.int64], time: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """Clear the last times of tiles that contain any of the given keys and times."""
-        is_gone = pd.MultiIndex.from_arrays([self._account, self._tiles]).isin(
-            pd.MultiIndex.from_arrays([account, time // self._size])
-        )
-        return np.where(is_gone, _NEVER, last)
-
-    def distinct(self, window: Window, values: NDArray[np.int64], is_counted: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Count the distinct values in the window of each row.
-
-        Both ends of the windows increase. So an occurrence of a value is the last one in the windows of a run of rows:
-        from the first window with it to the first window with the next occurrence, or that begins after it.
-        """
-        low, high = self.spans(window)
-        at = np.flatnonzero(is_counted)
-        at = at[np.lexsort((at, values[at], self._run[at]))]
-        is_again = (np.diff(values[at]) == 0) & (np.diff(self._run[at]) == 0)
-        follows = np.append(np.where(is_again, at[1:], len(values)), np.full(min(len(at), 1), len(values)))
-        begin, end = np.searchsorted(high, at, "right"), np.searchsorted(high, follows, "right")
-        end = np.minimum(end, np.searchsorted(low, at, "right"))
-        begin, end = begin[begin < end], end[begin < end]
-        rows = len(self._place)
-        counts = np.cumsum(np.bincount(begin, minlength=rows + 1) - np.bincount(end, minlength=rows + 1))[:rows]
-        return np.minimum(counts, MOST_DISTINCT).astype(np.float64)
-
-    def tiles(self, merged: Mapping[_Measure, NDArray[Any]], oldest: int | None) -> pa.Table:
-        """Return the tiles of the state and of the rows, from the number ``oldest`` on."""
-        is_needed = self._tiles >= (self._low if oldest is None else oldest)
-        adds = np.zeros(len(is_needed), bool)
-        for measure, values in merged.items():
-            adds |= values != _NEUTRAL[measure.statistic]
-        at = np.flatnonzero(is_needed & adds)
-        start = np.flatnonzero(np.diff(self._rank[at], prepend=-1))
-        columns = {"account": self._account[at[start]], "tile": self._tiles[at[start]]}
-        for measure, values in merged.items():
-            of_tiles = _MERGE[measure.statistic].reduceat(values[at], start) if len(start) else values[:0]
-            columns[measure.name] = of_tiles
-        return pa.table(columns)
-
-    def values(self, values: NDArray[np.int64], is_counted: NDArray[np.bool_], oldest: int | None) -> pa.Table:
-        """Return the distinct values of the tiles from the number ``oldest`` on."""
-        at = np.flatnonzero(is_counted & (self._tiles >= (self._low if oldest is None else oldest)))
-        at = at[np.lexsort((values[at], self._rank[at]))]
-        is_new_tile = np.diff(self._rank[at], prepend=-1) != 0
-        is_other = is_new_tile | (np.diff(values[at], prepend=0) != 0)
-        at, is_new_tile = at[is_other], is_new_tile[is_other]
-        number = np.arange(len(at)) - np.maximum.accumulate(np.where(is_new_tile, np.arange(len(at)), 0))
-        at = at[number < MOST_DISTINCT]
-        return pa.table({"account": self._account[at], "tile": self._tiles[at], "value": values[at]})
+def _without(
+    line: Line, last: NDArray[np.int64], account: NDArray[np.int64], time: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Clear the last times of tiles that contain any of the given keys and times."""
+    tiles_of_line = pd.MultiIndex.from_arrays([line.account, line.tile])
+    is_gone = tiles_of_line.isin(pd.MultiIndex.from_arrays([account, time // line.size]))
+    return np.where(is_gone, NEVER, last)
 
 
 def _window(feature: DeclaredFeature, plan: Plan) -> Window:
@@ -513,7 +389,7 @@ def _window(feature: DeclaredFeature, plan: Plan) -> Window:
 
 def _figure(
     feature: DeclaredFeature,
-    line: _Line,
+    line: Line,
     window: Window,
     parts: Sequence[tuple[_Measure, NDArray[Any]]],
     given: _Rows,
@@ -521,19 +397,22 @@ def _figure(
 ) -> NDArray[np.float64]:
     """Compute a feature of each row from its measures."""
     (measure, values), *others = parts
-    if measure.statistic in ("min", "max"):
-        return line.extreme(window, values, _MERGE[measure.statistic])
+    spans = line.spans(window)
+    if measure.statistic == "min" or measure.statistic == "max":
+        extremes = windows.extreme(measure.statistic, values, spans)
+        return np.where(np.isfinite(extremes), extremes, np.nan)
     decided = verdicts.decided if verdicts is not None and feature.is_of_labels else None
     chosen = np.zeros(0, bool) if verdicts is None else verdicts.rows.chosen(measure.where)
     if measure.statistic == "last":
-        seconds = line.seconds_since(window, values)
+        seconds = _seconds_since(line, spans, values)
         if decided is None:
             return seconds
-        of_flink = line.seconds_since(window, line.without(values, *decided.disputed(chosen)))
-        known = np.fmin(of_flink, line.seconds_after(decided.last_fraud(window, chosen)))
+        of_flink = _seconds_since(line, spans, _without(line, values, *decided.disputed(chosen)))
+        latest = decided.last_fraud(window, chosen)
+        known = np.fmin(of_flink, np.where(latest > NEVER, (line.time - latest) / 1e6, np.nan))
         # A decided transaction is visible from the next microsecond on; no verdict on it is known earlier.
         return np.where(seconds == 0, 0.0, known)
-    total = line.total(window, values).astype(np.float64)
+    total = windows.total(values, spans).astype(np.float64)
     if decided is not None:
         # A late row may be missing in the state although the verdict on it is known.
         total = np.maximum(total + decided.frauds(window, chosen), 0)
@@ -541,14 +420,14 @@ def _figure(
         total /= _UNITS
     if not others:
         return total
-    count = line.total(window, others[0][1])
+    count = windows.total(others[0][1], spans)
     if decided is not None:
         count = count + decided.known(window, chosen)
+    share = windows.mean(total, count)
+    if feature.aggregate != "ratio_to_mean":
+        return share
+    own, is_there = given.numbers(str(measure.column))
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(count > 0, total / count, np.nan)
-        if feature.aggregate != "ratio_to_mean":
-            return share
-        own, is_there = given.numbers(str(measure.column))
         return np.where(is_there & (share != 0), own / share, np.nan)
 
 
@@ -557,7 +436,7 @@ def _seen(seen: pa.Table | None, measure: _Measure) -> NDArray[Any]:
     if seen is not None and measure.name in seen.column_names:
         values: NDArray[Any] = seen[measure.name].to_numpy()
         return values
-    neutral = _NEUTRAL[measure.statistic]
+    neutral = NEUTRAL[measure.statistic]
     return np.full(
         0 if seen is None else len(seen), neutral, np.float64 if measure.statistic in ("min", "max") else np.int64
     )

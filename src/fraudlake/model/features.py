@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from fraudlake import tables
+from fraudlake import tables, windows
 from fraudlake.detection import buckets, detector, ordering
 from fraudlake.detection.rule_entity import Entity
 from fraudlake.entity import ACCOUNT, number
@@ -31,6 +31,7 @@ from fraudlake.model.entity_features import HASH_OF, Plan
 from fraudlake.settings.features import typed
 from fraudlake.silver import transactions
 from fraudlake.text import durations
+from fraudlake.windows import Ranks, Spans
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,21 +50,6 @@ FORGET_DAYS = 30
 _DAY = 86_400
 _WINDOWS = sorted({(feature.size, feature.tiles) for feature in OWN if feature.aggregate in ("count", "sum")})
 """The length of each window's tiles in seconds, and their number; windows begin at the start of a tile."""
-_MOST_AMOUNT = 1e9
-"""The largest amount that enters a sum, in account currency, so that no sum overflows."""
-
-_ROWS = pa.schema(
-    [
-        ("account", pa.int64()),
-        ("time", pa.int64()),
-        ("amount", pa.float64()),
-        ("source", pa.dictionary(pa.int32(), pa.string())),
-        ("position", pa.int64()),
-        ("account_id", pa.string()),
-        ("transaction_id", pa.string()),
-        ("label", pa.bool_()),
-    ]
-)
 _SUMS = ("count", "cents", "logs", "east", "north")
 """The sums: number of transactions, cents, logarithms of the amount, and the time of day as a point on a circle."""
 MEMORY = pa.schema(
@@ -132,7 +118,7 @@ def compute(memory: pa.Table, rows: pa.Table, is_ordered: bool = True) -> tuple[
     columns["date"] = columns["timestamp"].cast(pa.date32())
     computed = pa.table({name: columns[name] for name in COMPUTED.names}).cast(COMPUTED)
     for name in given.column_names:
-        if name not in _ROWS.names:
+        if name not in detector.ROWS.names:
             computed = computed.append_column(name, given[name])
     oldest = ordering.clock(rows) - detector.microseconds(FORGET_DAYS * _DAY) if len(rows) else None
     return computed, _remembered(table, begins, oldest)
@@ -140,14 +126,14 @@ def compute(memory: pa.Table, rows: pa.Table, is_ordered: bool = True) -> tuple[
 
 def _summands(time: NDArray[Any], amount: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
     """Return the contribution of each transaction to each of the sums."""
-    cents = np.clip(amount, -_MOST_AMOUNT, _MOST_AMOUNT) * 100
+    cents = np.clip(amount, -windows.LARGEST, windows.LARGEST) * 100
     angle = time % detector.microseconds(_DAY) / detector.microseconds(_DAY) * 2 * np.pi
     return {
         "count": np.ones(len(time), np.int64),
-        "cents": np.rint(cents).astype(np.int64),
-        "logs": np.rint(np.log(np.maximum(cents, 1) / 100) * 1e6).astype(np.int64),
-        "east": np.rint(np.cos(angle) * 1e6).astype(np.int64),
-        "north": np.rint(np.sin(angle) * 1e6).astype(np.int64),
+        "cents": windows.units(amount, 100),
+        "logs": windows.units(np.log(np.maximum(cents, 1) / 100), 1_000_000),
+        "east": windows.units(np.cos(angle), 1_000_000),
+        "north": windows.units(np.sin(angle), 1_000_000),
     }
 
 
@@ -165,29 +151,22 @@ def _features(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_]) -> dict
     time, amount = table["time"], table["amount"]
     gap = np.diff(time, prepend=0) / 1e6
     first = np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0))
-    before = {name: np.append(0, np.cumsum(table[name])) for name in _SUMS}
-
-    def since(start: NDArray[np.int64], name: str) -> NDArray[np.int64]:
-        sums: NDArray[np.int64] = before[name][:-1] - before[name][start]
-        return sums
-
-    second = time // 1_000_000
-    # A number that increases with (run of an account, second).
-    run, low = np.cumsum(begins), second.min(initial=0)
-    span = second.max(initial=0) - low + 1
-    rank = run * span + second - low
-    starts = {}
+    row = np.arange(len(begins))
+    second, run = time // 1_000_000, np.cumsum(begins)
+    ranks = Ranks(second)
+    rank = ranks.of(run, second)
+    spans = {}
     for size, tiles in _WINDOWS:
-        opens = np.maximum((second // size - tiles + 1) * size, low)
-        starts[size, tiles] = np.maximum(np.searchsorted(rank, run * span + opens - low), first)
+        opens = (second // size - tiles + 1) * size
+        spans[size, tiles] = Spans(np.searchsorted(rank, ranks.of(run, opens)), row)
     # The usual value is the mean of all transactions so far with the current one, so an account's first one is usual.
-    own = _summands(time, amount)
-    usual = {name: since(first, name) + own[name] for name in ("count", "logs", "east", "north")}
+    own, so_far = _summands(time, amount), Spans(first, row)
+    usual = {name: windows.total(table[name], so_far) + own[name] for name in ("count", "logs", "east", "north")}
 
     def values(feature: Feature) -> Any:
         within = 0.0 if feature.window is None else feature.window.total_seconds()
         follows = ~begins & (gap <= within)
-        start = starts.get((feature.size, feature.tiles), first)
+        span = spans.get((feature.size, feature.tiles), so_far)
         match feature.aggregate:
             case "value":
                 return table[str(feature.column)]
@@ -198,9 +177,9 @@ def _features(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_]) -> dict
             case "seconds_since_last":
                 return np.where(follows, gap, within)
             case "count":
-                return since(start, "count")
+                return windows.total(table["count"], span)
             case "sum":
-                return since(start, "cents") / 100
+                return windows.total(table["cents"], span) / 100
             case "ratio_to_usual":
                 return np.exp((own["logs"] - usual["logs"] / usual["count"]) / 1e6)
             case "hours_to_usual":
@@ -315,14 +294,14 @@ def of_table(
     account = pc.rank(named.dictionary, "ascending").to_numpy().astype(np.int64)[named.indices.to_numpy()]
     time = silver["timestamp"].cast(pa.int64())
     rows = silver.append_column("account", pa.array(account)).append_column("time", time)
-    rows = rows.select([*_ROWS.names, *(field.name for field in extra)])
+    rows = rows.select([*detector.ROWS.names, *(field.name for field in extra)])
     order = np.argsort(account, kind="stable")
     begins = np.flatnonzero(np.diff(account[order], prepend=0) != 0)
     # Parts are whole accounts. ``select`` runs on each part at once, since the text of all rows would fill the memory.
     cuts = begins[np.unique(np.searchsorted(begins, np.arange(0, len(order), _PART_ROWS), "right") - 1)]
     parts = []
     for begin, end in zip(cuts, np.append(cuts, len(order))[1:], strict=True):
-        part = rows.take(pa.array(order[begin:end])).cast(pa.schema([*_ROWS, *extra]))
+        part = rows.take(pa.array(order[begin:end])).cast(pa.schema([*detector.ROWS, *extra]))
         computed, _ = compute(MEMORY.empty_table(), part)
         parts.append(select(computed))
     return pa.concat_tables(parts) if parts else schema.empty_table()
@@ -493,7 +472,7 @@ class _Declared:
     @classmethod
     def of(cls, settings: Settings, extra: Sequence[pa.Field] = ()) -> _Declared:
         plans = entity_features.plans(settings)
-        fields = [*_ROWS, *extra]
+        fields = [*detector.ROWS, *extra]
         for plan in plans.values():
             known = {field.name for field in fields}
             fields += [field for field in plan.needed if field.name not in known]
@@ -552,7 +531,7 @@ class _Declared:
         if not entity.is_account:
             part = computed.select([buckets.NUMBER, *self.plans[entity.name].names])
             return part, {STATE: memory, **after}
-        needed = {field.name for plan in self.plans.values() for field in plan.needed} - {*_ROWS.names}
+        needed = {field.name for plan in self.plans.values() for field in plan.needed} - {*detector.ROWS.names}
         computed = computed.drop_columns([name for name in computed.column_names if name in needed])
         computed, after[STATE] = compute(memory, computed, is_ordered=len(self.entities) == 1)
         return computed, after

@@ -29,7 +29,7 @@ class AnyRule(BaseModel, ABC):
 
     kind: str
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
-    by: str = ACCOUNT
+    entity: str = ACCOUNT
     """The entity by which the rule groups transactions."""
 
     @abstractmethod
@@ -54,25 +54,25 @@ class AnyRule(BaseModel, ABC):
         Raises:
             UsageError: there is no such entity, or no such column.
         """
-        names = ("account_id",) if self.by == ACCOUNT else entities.get(self.by)
+        names = ("account_id",) if self.entity == ACCOUNT else entities.get(self.entity)
         if names is None:
             known = ", ".join((ACCOUNT, *entities))
             raise UsageError(
-                f"{self.name}: by = '{self.by}' is no declared entity; there are {known}: "
-                f'declare it in [entities], such as {self.by} = "COLUMN"'
+                f"{self.name}: entity = '{self.entity}' is not declared; there are {known}: "
+                f'declare it in [entities], such as {self.entity} = "COLUMN"'
             )
         missing = [name for name in names if name not in columns]
         if missing:
             raise UsageError(
-                f"{self.name}: the entity {self.by} is keyed by {missing[0]}, which is no column: "
+                f"{self.name}: the entity {self.entity} is keyed by {missing[0]}, which is no column: "
                 "declare it in [columns]"
             )
         return tuple(columns[name] for name in names)
 
     @model_serializer(mode="wrap")
     def _without_default(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit ``by`` if it is the account, since states and tables identify a rule by its JSON."""
+        """Omit ``entity`` if it is the account, since states and tables identify a rule by its JSON."""
         written: dict[str, Any] = fields(self)
-        if self.by == ACCOUNT:
-            written.pop("by", None)
+        if self.entity == ACCOUNT:
+            written.pop("entity", None)
         return written

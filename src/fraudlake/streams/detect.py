@@ -177,10 +177,10 @@ def _difference(
 def _keys(evaluator: alerts.Evaluator) -> dict[str, list[str]]:
     """Return, for each rule that does not group by account, its entity's name and key columns."""
     return {
-        str(version): [rules.by.name, *rules.by.columns]
+        str(version): [rules.entity.name, *rules.entity.columns]
         for rules in evaluator.by_entity.values()
         for version in rules.versions
-        if not rules.by.is_account
+        if not rules.entity.is_account
     }
 
 

@@ -75,9 +75,9 @@ def _compare(lake: Lake, days: set[date], messages: DataFrame | None = None) -> 
     if not chosen:
         return
     silver, rules_of_lake = lake.read(tables.SILVER_TRANSACTIONS), rule_table.read(lake)
-    live = [version.rule for version in rules_of_lake.live if version.rule.by == ACCOUNT]
+    live = [version.rule for version in rules_of_lake.live if version.rule.entity == ACCOUNT]
     rules = {rule.name: rule.within for rule in live if isinstance(rule, SmallThenLargeRule)}
-    rules |= {rule.name: rule.last or timedelta(0) for rule in live if isinstance(rule, ThresholdRule)}
+    rules |= {rule.name: rule.duration or timedelta(0) for rule in live if isinstance(rule, ThresholdRule)}
     # An alert may depend on rows before its day, and rows still earlier may explain it.
     beside = 1 + max((look_back.days for look_back in rules.values()), default=0)
     numbers = {day.toordinal() + distance for day in chosen for distance in range(-beside, beside + 1)}

@@ -1,4 +1,4 @@
-"""Durations: parses and formats time spans such as ``10 seconds``."""
+"""Durations: parses and formats time spans such as ``10 seconds``, and windows of a time span or of transactions."""
 
 from __future__ import annotations
 
@@ -27,6 +27,18 @@ def _duration(value: object) -> object:
     return timedelta(seconds=float(match[1]) * seconds)
 
 
+def _window(value: object) -> object:
+    """Read a duration or ``"20 transactions"``; a bare number could mean seconds or transactions."""
+    if isinstance(value, timedelta) and value > timedelta(0):
+        return value
+    given = str(value).strip()
+    if match := re.fullmatch(r"([1-9]\d{0,8}) transactions?", given):
+        return int(match[1])
+    if re.fullmatch(r"[\d.]*[1-9][\d.]*\s*[A-Za-z]+", given):
+        return _duration(given)
+    raise ValueError("must be a duration such as '10 minutes', or a number such as '20 transactions'")
+
+
 def microseconds(duration: timedelta) -> int:
     """Return a time span in whole microseconds."""
     return duration // timedelta(microseconds=1)
@@ -45,4 +57,10 @@ def _text(duration: timedelta) -> str:
     return f"{duration.total_seconds():f}".rstrip("0").rstrip(".") + " s"
 
 
+def _window_text(window: timedelta | int) -> str:
+    return _text(window) if isinstance(window, timedelta) else f"{window} transaction{'s' * (window > 1)}"
+
+
 Duration = Annotated[timedelta, BeforeValidator(_duration), PlainSerializer(_text)]
+Window = Annotated[timedelta | int, BeforeValidator(_window), PlainSerializer(_window_text)]
+"""A duration, or a number of transactions."""

@@ -351,7 +351,7 @@ def test_a_warehouse_that_is_asleep_or_refuses_is_said_in_a_line(page: str) -> N
 
 def test_a_rule_that_cannot_be_read_is_shown_with_its_reason(browse: Open, root: Path) -> None:
     readable = {"change": 1, "name": "busy", "version": 1, "kind": "threshold", "status": "live"}
-    busy = {"kind": "threshold", "name": "busy", "aggregate": "sum", "above": 9, "last": "1 hour"}
+    busy = {"kind": "threshold", "name": "busy", "aggregate": "sum", "above": 9, "window": "1 hour"}
     future = {"change": 2, "name": "later", "version": 1, "kind": "graph", "status": "live"}
     rows = [(readable, busy), (future, {"kind": "graph", "name": "later"})]
     written = [{**row, "definition": json.dumps(rule), "changed_at": small_lake.NOON} for row, rule in rows]
@@ -361,7 +361,7 @@ def test_a_rule_that_cannot_be_read_is_shown_with_its_reason(browse: Open, root:
     assert "silver_rules: later version 1 cannot be read (input tag 'graph'" in page
     assert 'href="/rules/busy"' in browser.get("/rules").text
     definition = text_of(browser.get("/rules/busy").text)
-    assert "last 1 hour" in definition
+    assert "window 1 hour" in definition
     missing = browser.get("/rules/later")
     assert missing.status_code == 404 and "later version 1 cannot be read" in missing.text
     draft = browser.post("/rules/busy/draft", data={**browser.form("/rules/busy", "/rules/busy/draft"), "above": "8"})

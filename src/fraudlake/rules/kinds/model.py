@@ -30,8 +30,8 @@ class ModelRule(AnyRule):
         Raises:
             UsageError: it names another entity.
         """
-        if self.by != ACCOUNT:
-            raise UsageError(f"{self.name}: rules of the kind model are by account: leave out by = '{self.by}'")
+        if self.entity != ACCOUNT:
+            raise UsageError(f"{self.name}: rules of the kind model are by account: leave out entity = '{self.entity}'")
 
     def compile(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> NoReturn:
         """Refuse to compile: the rule needs predictions, which transactions do not have.

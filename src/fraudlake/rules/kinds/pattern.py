@@ -44,8 +44,8 @@ class PatternRule(AnyRule):
         fields = (self.pattern, self.define, self.within, self.skip, self.measures)
         if self.sql is not None and any(fields):
             raise ValueError("a pattern is given by sql alone, or by pattern, define, within, skip and measures")
-        if self.sql is not None and self.by != ACCOUNT:
-            raise ValueError("by is for a pattern given by fields: the PARTITION BY of sql says what it is by")
+        if self.sql is not None and self.entity != ACCOUNT:
+            raise ValueError("entity is for a pattern given by fields: the PARTITION BY of sql names its key")
         if self.sql is None and (self.pattern is None or not self.define):
             raise ValueError("a pattern needs sql, or pattern and define")
         return self
@@ -78,7 +78,7 @@ class PatternRule(AnyRule):
 
         key = [column.name for column in self.key(columns, entities)]
         # The account has Flink's name in the result; backquotes allow names that are keywords of SQL.
-        partition_by = "accountId" if self.by == ACCOUNT else ", ".join(f"`{name}`" for name in key)
+        partition_by = "accountId" if self.entity == ACCOUNT else ", ".join(f"`{name}`" for name in key)
         parsed = parse(self.text(partition_by), columns, TIME, TABLES, self.name)
         if EVIDENCE_ROWS in {output.name for output in parsed.select}:
             raise UsageError(f"{self.name}: {EVIDENCE_ROWS} counts an alert's rows: give the measure another name")

@@ -69,5 +69,5 @@ class SmallThenLargeRule(AnyRule):
             "LARGE": f"{self.is_large(large).sql()} AND {within}",
         }
         measures = {"seconds_between": "TIMESTAMPDIFF(MILLISECOND, SMALL.dt, LARGE.dt) / 1000.0"}
-        pair = PatternRule(name=self.name, by=self.by, pattern="SMALL LARGE", define=define, measures=measures)
+        pair = PatternRule(name=self.name, entity=self.entity, pattern="SMALL LARGE", define=define, measures=measures)
         return replace(pair.compile(columns, entities), look_back=self.within)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from fraudlake.entity import NO_ENTITIES, Entities
 from fraudlake.errors import UsageError
 from fraudlake.rules.any_rule import AnyRule
 from fraudlake.rules.compiled_rule import Alert, Evaluation
-from fraudlake.text.durations import Duration, microseconds
+from fraudlake.text.durations import Window, microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -34,21 +34,17 @@ class ThresholdRule(AnyRule):
     """
 
     kind: Literal["threshold"] = "threshold"
-    aggregate: Literal["count", "sum", "average", "minimum", "maximum", "distinct"]
+    aggregate: Literal["count", "sum", "mean", "min", "max", "distinct"]
     column: str = "amount"
-    last: Duration | None = Field(default=None, gt=timedelta(0))
-    """The duration of the window."""
-    transactions: int | None = Field(default=None, ge=1)
-    """The number of transactions in the window, this one included; the first windows have fewer."""
+    window: Window
+    """The duration of the window, or its number of transactions, this one included; the first windows have fewer."""
     where: str | None = None
     """A condition, in SQL; transactions that do not meet it neither count nor raise alerts."""
     above: float | None = None
     below: float | None = None
 
     @model_validator(mode="after")
-    def _has_one_window_and_limit(self) -> ThresholdRule:
-        if (self.last is None) == (self.transactions is None):
-            raise ValueError("a threshold needs either last (a duration) or transactions (a number)")
+    def _has_one_limit(self) -> ThresholdRule:
         if (self.above is None) == (self.below is None):
             raise ValueError("a threshold needs either above or below")
         return self
@@ -59,9 +55,14 @@ class ThresholdRule(AnyRule):
         return (self.below or 0.0) if self.above is None else self.above
 
     @property
-    def duration(self) -> int | None:
-        """The duration of the window in microseconds; None if the window is a number of transactions."""
-        return None if self.last is None else microseconds(self.last)
+    def duration(self) -> timedelta | None:
+        """The duration of the window; None if the window is a number of transactions."""
+        return self.window if isinstance(self.window, timedelta) else None
+
+    @property
+    def transactions(self) -> int | None:
+        """The number of transactions in the window; None if the window is a duration."""
+        return self.window if isinstance(self.window, int) else None
 
     def is_raised(self, total: Any) -> Any:
         """Return whether totals (a number, an array or a Spark column) raise an alert.
@@ -115,13 +116,13 @@ class CompiledThreshold:
     @property
     def look_back(self) -> timedelta | None:
         """The duration of the window; None for a number of transactions, which may take any time."""
-        return self.rule.last
+        return self.rule.duration
 
     def evaluate(self, rows: pa.Table, seen: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
         """Return an alert for each row at which the aggregate crosses the limit; the needed rows are the only state."""
         import numpy as np
 
-        from fraudlake.rules import windows
+        from fraudlake import windows
         from fraudlake.rules.columns import TIME, arrival
         from fraudlake_patterns.rows import sort
         from fraudlake_patterns.values import Scope
@@ -132,12 +133,13 @@ class CompiledThreshold:
             holds = self.condition.vector(Scope(ordered.columns, len(ordered), (0, 0), 0))
             ordered = ordered.where(holds.values if holds.null is None else holds.values & ~holds.null)
         times = ordered.columns[TIME].values
-        if rule.duration is not None:
-            spans = windows.of_duration(times, ordered.starts, rule.duration)
-            still_counts = times >= (now or 0) - rule.duration
+        if isinstance(rule.window, timedelta):
+            duration = microseconds(rule.window)
+            spans = windows.of_duration(times, ordered.starts, duration)
+            still_counts = times >= (now or 0) - duration
         else:
-            spans = windows.of_rows(ordered.starts, rule.transactions or 1)
-            still_counts = ordered.ends - np.arange(len(ordered)) < (rule.transactions or 1)
+            spans = windows.of_rows(ordered.starts, rule.window)
+            still_counts = ordered.ends - np.arange(len(ordered)) < rule.window
         totals = windows.aggregate(rule.aggregate, ordered.columns[self.column.name], spans)
         alerts = []
         for row in np.flatnonzero(rule.is_raised(totals) & ordered.is_new).tolist():

@@ -1,0 +1,125 @@
+"""Tiles: parts of a key's past as a few numbers each, and the windows of new rows over tiles and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fraudlake.windows import Ranks, Spans
+
+KEY = ("account", "tile")
+"""The columns of the key of a tile: the hash of the row's key, and the tile's number since 1970."""
+NEVER = np.iinfo(np.int64).min
+NEUTRAL: Mapping[str, Any] = {"count": 0, "sum": 0, "min": np.inf, "max": -np.inf, "last": NEVER}
+"""What a tile stores of its rows, ``last`` being the time of the last one, and the value of a tile without rows."""
+_MERGE: Mapping[str, np.ufunc] = {
+    "count": np.add,
+    "sum": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "last": np.maximum,
+}
+
+
+class Window(NamedTuple):
+    """A window: ``tiles`` of ``size`` microseconds, which end ``delay`` before a row.
+
+    A row sees Flink's labels only of transactions that are at least ``lag`` before it.
+    """
+
+    size: int
+    tiles: int
+    delay: int
+    lag: int
+
+    def entered(self, time: NDArray[np.int64], lag: int) -> NDArray[np.int64]:
+        """Return the times from which rows see transactions at ``time``, if the window ends ``lag`` before a row."""
+        return time + 1 if lag == 0 else lag + (time // self.size + 1) * self.size
+
+    def left(self, time: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the times from which rows no longer see transactions at ``time``."""
+        return self.delay + (time // self.size + self.tiles + (self.delay > 0)) * self.size
+
+
+class Line:
+    """The tiles of a state and the new rows of a bucket in one order: by key and tile, tiles before rows."""
+
+    def __init__(self, account: NDArray[np.int64], time: NDArray[np.int64], size: int, seen: pa.Table | None) -> None:
+        """Take the keys and times (microseconds) of new rows, sorted by both, and the tiles of ``size`` seconds.
+
+        Args:
+            account: the hash of each row's key.
+            time: the time of each row.
+            size: the length of tiles in seconds.
+            seen: the tiles of the state, with :data:`KEY`, sorted by it; None if there are none.
+        """
+        known = [np.zeros(0, np.int64)] * 2 if seen is None else [seen[name].to_numpy() for name in KEY]
+        self.seen, self.time, self.size = len(known[0]), time, size * 1_000_000
+        accounts, tile = np.concatenate([known[0], account]), np.concatenate([known[1], time // self.size])
+        # Both parts are sorted: a stable sort of one array merges them, while np.lexsort would sort from scratch.
+        by_account = np.argsort(accounts, kind="stable")
+        is_first = np.diff(accounts[by_account], prepend=0) != 0
+        is_first[:1] = True
+        run = np.empty(len(accounts), np.int64)
+        run[by_account] = np.cumsum(is_first)
+        self._ranks = Ranks(tile)
+        rank = self._ranks.of(run, tile)
+        self._order = np.argsort(rank, kind="stable")
+        self.account, self.tile, self._rank = accounts[self._order], tile[self._order], rank[self._order]
+        place = np.empty(len(accounts), np.int64)
+        place[self._order] = np.arange(len(accounts))
+        self._place, self._run = place[self.seen :], run[self.seen :]
+        self._spans: dict[Window, Spans] = {}
+
+    def merged(self, seen: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+        """Merge values of the state and of the rows in this order."""
+        return np.concatenate([seen, new])[self._order]
+
+    def spans(self, window: Window) -> Spans:
+        """Return the window of each row: it begins at a tile, and if it ends before the row, it ends at a tile, too."""
+        if window not in self._spans:
+            low = self._first((self.time - window.delay) // self.size - window.tiles + (window.delay == 0))
+            high = self._first((self.time - window.lag) // self.size) if window.lag else self._place
+            self._spans[window] = Spans(low, np.maximum(high, low))
+        return self._spans[window]
+
+    def _first(self, tile: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the first place of each row's key from a tile on."""
+        return np.searchsorted(self._rank, self._ranks.of(self._run, tile))
+
+    def tiles(self, merged: Mapping[str, tuple[str, NDArray[Any]]], oldest: int | None) -> pa.Table:
+        """Return the tiles of the state and of the rows, from the number ``oldest`` on.
+
+        Args:
+            merged: a statistic and its values in this order, by the name of its column.
+            oldest: the number; None keeps all tiles.
+        """
+        adds = np.zeros(len(self.tile), bool)
+        for statistic, values in merged.values():
+            adds |= values != NEUTRAL[statistic]
+        at = np.flatnonzero(self._is_needed(oldest) & adds)
+        start = np.flatnonzero(np.diff(self._rank[at], prepend=-1))
+        columns = {"account": self.account[at[start]], "tile": self.tile[at[start]]}
+        for name, (statistic, values) in merged.items():
+            columns[name] = _MERGE[statistic].reduceat(values[at], start) if len(start) else values[:0]
+        return pa.table(columns)
+
+    def values(
+        self, values: NDArray[np.int64], is_counted: NDArray[np.bool_], oldest: int | None, most: int
+    ) -> pa.Table:
+        """Return the distinct values of the tiles from the number ``oldest`` on, at most ``most`` of each tile."""
+        at = np.flatnonzero(is_counted & self._is_needed(oldest))
+        at = at[np.lexsort((values[at], self._rank[at]))]
+        is_new_tile = np.diff(self._rank[at], prepend=-1) != 0
+        is_other = is_new_tile | (np.diff(values[at], prepend=0) != 0)
+        at, is_new_tile = at[is_other], is_new_tile[is_other]
+        number = np.arange(len(at)) - np.maximum.accumulate(np.where(is_new_tile, np.arange(len(at)), 0))
+        at = at[number < most]
+        return pa.table({"account": self.account[at], "tile": self.tile[at], "value": values[at]})
+
+    def _is_needed(self, oldest: int | None) -> NDArray[np.bool_]:
+        return np.ones(len(self.tile), bool) if oldest is None else self.tile >= oldest
