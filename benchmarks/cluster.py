@@ -63,7 +63,9 @@ def usage(master: str, lake: Path, step: str) -> Usage:
 
 def alerts(lake: Path) -> set[str]:
     """Return the ids of a lake's alerts."""
-    ids = open_lake(Settings(lake=lake), must_exist=True).query(tables.SILVER_ALERTS, "alert_id")
+    ids = open_lake(Settings(lake=lake), must_exist=True).store.query(
+        f"SELECT alert_id FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS
+    )
     return set(ids["alert_id"].to_pylist())
 
 

@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
+from fraudlake_desk.local_store import LocalStore
 from starlette.testclient import TestClient
 
 from fraudlake import tables
 from fraudlake.lake import lake_format
 from fraudlake.settings import Settings
 from fraudlake.tables import Table
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.web import server
 from fraudlake_desk.web.application import application
 from fraudlake_desk.web.role import Role

@@ -29,10 +29,11 @@ from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from fraudlake_desk.local_store import LocalStore
+
 from benchmarks import desk
 from fraudlake import tables
 from fraudlake.settings import Settings
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.review import review
 
 HEADER = "X-Forwarded-User"

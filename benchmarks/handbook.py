@@ -94,8 +94,10 @@ def tested(tests: pd.DataFrame, protocol: Protocol, chosen: Settings) -> dict[st
     refined(lake)
     stream.run(lake, score.streams(lake), "available-now")
     say("scored")
-    scored = lake.query(
-        tables.GOLD_FRAUD_PREDICTIONS, "transaction_id, probability", f"WHERE date >= DATE '{protocol.test_from}'"
+    scored = lake.store.query(
+        f"SELECT transaction_id, probability FROM {tables.GOLD_FRAUD_PREDICTIONS.name} "
+        f"WHERE date >= DATE '{protocol.test_from}'",
+        tables.GOLD_FRAUD_PREDICTIONS,
     )
     return figures(tests, scored)
 
@@ -112,7 +114,7 @@ def refined(lake: Lake) -> None:
     """Bring what has landed into silver."""
     for step in (ingest, refine):
         stream.run(lake, step.streams(lake), "available-now")
-    say(f"{lake.count(tables.SILVER_TRANSACTIONS):,} transactions in silver")
+    say(f"{lake.store.count(tables.SILVER_TRANSACTIONS):,} transactions in silver")
 
 
 def figures(rows: pd.DataFrame, scored: pa.Table) -> dict[str, float]:

@@ -88,7 +88,9 @@ def run(lake: Lake, *chosen: Any) -> None:
 def _decide(lake: Lake, rows: pa.Table, file: Path) -> None:
     """Load verdicts: all fraud, which Flink's label knows a third of, and every third other transaction."""
     kinds = rows["kind"].to_pylist()
-    silver = lake.query(tables.SILVER_TRANSACTIONS, "transaction_id, source, position").to_pylist()
+    silver = lake.store.query(
+        f"SELECT transaction_id, source, position FROM {tables.SILVER_TRANSACTIONS.name}", tables.SILVER_TRANSACTIONS
+    ).to_pylist()
     numbers = {row["transaction_id"]: int(row["source"][-1]) * (ROWS // 2) + row["position"] for row in silver}
     decided = [(name, kinds[n] is not None) for name, n in numbers.items() if kinds[n] or n % 3 == 0]
     file.write_text("transaction_id,verdict\n" + "".join(f"{name},{verdict}\n" for name, verdict in decided))

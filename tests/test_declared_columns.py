@@ -175,7 +175,9 @@ def test_steps_from_another_folder_without_a_settings_file_do_the_same(
     opened = lake()
     assert silver(opened, "amount", "merchant_id") == [(5.0, "m1"), (6.0, "m2"), (6.0, "m3"), (6.0, "m3")]
     assert quarantine(opened) == [("of none", ["merchant_id_is_given"])]
-    raised = opened.query(tables.SILVER_ALERTS, "rule, transaction_id").to_pylist()
+    raised = opened.store.query(
+        f"SELECT rule, transaction_id FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS
+    ).to_pylist()
     assert [alert["rule"] for alert in raised] == ["shops", "shops"]  # the third shop is there twice
 
     # A column is taken on by a declared change, and by nothing else.

@@ -327,7 +327,9 @@ def test_a_container_without_user_home_locale_and_temporary_programs_raises_the_
     )
 
     assert ended.returncode == 0, ended.stderr
-    alerts = open_lake(Settings(lake=lake), must_exist=True).query(tables.SILVER_ALERTS, "account_id")
+    alerts = open_lake(Settings(lake=lake), must_exist=True).store.query(
+        f"SELECT account_id FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS
+    )
     assert sorted(alerts["account_id"].to_pylist()) == ["2", "3", "4"]
 
 

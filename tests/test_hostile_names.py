@@ -138,7 +138,9 @@ def test_hostile_names_go_all_the_way_from_a_file_to_a_delivered_alert(
         stream.run(opened, step(opened), "available-now")
     stream.run(opened, deliver.streams(opened, "file"), "available-now")
 
-    alerts = opened.query(tables.SILVER_ALERTS, "alert_id, account_id").to_pylist()
+    alerts = opened.store.query(
+        f"SELECT alert_id, account_id FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS
+    ).to_pylist()
     assert sorted(alert["account_id"] for alert in alerts) == sorted(NAMES)
     assert len({alert["alert_id"] for alert in alerts}) == len(NAMES)
     for alert in alerts:
@@ -149,4 +151,4 @@ def test_hostile_names_go_all_the_way_from_a_file_to_a_delivered_alert(
     events = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     assert sorted(event["data"]["account_id"] for event in events) == sorted(NAMES)
     run(opened.root, "optimize")
-    assert opened.count(tables.SILVER_ALERTS) == len(NAMES)
+    assert opened.store.count(tables.SILVER_ALERTS) == len(NAMES)

@@ -51,9 +51,9 @@ def test_our_alerts_are_on_the_very_rows_that_flink_flagged(main_job: Any) -> No
 
 @pytest.mark.long
 def test_a_second_run_adds_no_row(main_job: Any) -> None:
-    before = {table.name: main_job.count(table) for table in contents.TABLES}
+    before = {table.name: main_job.store.count(table) for table in contents.TABLES}
     run(main_job.root, "run")
-    assert {table.name: main_job.count(table) for table in contents.TABLES} == before
+    assert {table.name: main_job.store.count(table) for table in contents.TABLES} == before
 
 
 def test_alerts_explain_themselves(main_job: Any) -> None:

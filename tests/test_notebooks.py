@@ -74,11 +74,13 @@ def test_a_model_that_learned_verdicts_is_judged_by_verdicts(spark: Any, roots: 
     lake = open_lake(Settings(lake=roots["every_rule"], columns=every_rule.COLUMNS))
     known, judge = judged_predictions(lake)
     assert judge == "version 1, judged by analysts' verdicts"
-    decided = {row["transaction_id"]: row["verdict"] for row in lake.rows(tables.SILVER_VERDICTS).to_pylist()}
+    decided = {row["transaction_id"]: row["verdict"] for row in lake.store.rows(tables.SILVER_VERDICTS).to_pylist()}
     judged = {row["transaction_id"]: row["label"] for row in known.select("transaction_id", "label").collect()}
     assert judged == decided
     # Flink's label does not know two thirds of the fraud.
-    flagged = lake.query(tables.SILVER_TRANSACTIONS, "transaction_id", "WHERE label")["transaction_id"].to_pylist()
+    flagged = lake.store.query(
+        f"SELECT transaction_id FROM {tables.SILVER_TRANSACTIONS.name} WHERE label", tables.SILVER_TRANSACTIONS
+    )["transaction_id"].to_pylist()
     unseen = {name for name, fraud in decided.items() if fraud} - {*flagged}
     wrong = {row["transaction_id"] for row in known.where("prediction AND NOT label").collect()}
     assert len(unseen) > 100

@@ -51,5 +51,7 @@ def detected(lake: Any, *batches: list[Row]) -> list[tuple[str, str]]:
         land(lake, rows)
         stream.run(lake, detect.streams(lake), "available-now")
     columns = "small_transaction_id, transaction_id"
-    pairs = lake.query(tables.SILVER_ALERTS, columns, "WHERE kind = 'small_then_large'")
+    pairs = lake.store.query(
+        f"SELECT {columns} FROM {tables.SILVER_ALERTS.name} WHERE kind = 'small_then_large'", tables.SILVER_ALERTS
+    )
     return sorted(tuple(row.values()) for row in pairs.to_pylist())

@@ -24,9 +24,9 @@ from playwright.sync_api import sync_playwright
 
 from fraudlake import tables
 from fraudlake.lake import lake_format
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake.settings.columns import DeclaredColumn
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.web import server
 from fraudlake_desk.web.access import TokenAccess
 from fraudlake_desk.web.application import application

@@ -20,8 +20,8 @@ from fraudlake_cli.terminal import printable
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
+    from fraudlake.lake.store import Store
     from fraudlake.streams.stream import Done, Stream
-    from fraudlake_desk.store import Store
 
 STREAMING = ("trigger", "interval", "metrics_address")
 QUALITY = ("columns", "timestamp_floor", "max_ahead", "max_amount", "warn")
@@ -98,16 +98,14 @@ class App:
 
         In a workspace without the setting ``warehouse``, the Spark session of the compute is used.
         """
-        from fraudlake_desk import opening
-
         wanted = self.settings(**flags)
         if not wanted.is_in_workspace:
-            from fraudlake_desk.local_store import LocalStore
+            from fraudlake.lake.local_store import LocalStore
 
             return LocalStore(wanted)
         if wanted.warehouse is None:
-            return opening.of(self.open_existing(**flags))
-        from fraudlake_desk.warehouse import WarehouseStore
+            return self.open_existing(**flags).store
+        from fraudlake.workspace.warehouse import WarehouseStore
 
         with console.status("asking the warehouse"):
             return WarehouseStore(wanted)
@@ -174,10 +172,9 @@ def cli() -> None:
 
 def follow_reviews(lake: Lake) -> None:
     """Write the verdicts of the review that ``silver_verdicts`` lacks because a process was killed."""
-    from fraudlake_desk import opening
     from fraudlake_desk.review import verdicts
 
-    verdicts.follow(opening.of(lake))
+    verdicts.follow(lake.store)
 
 
 def run_step(app: App, lake: Lake, streams: list[Stream]) -> None:

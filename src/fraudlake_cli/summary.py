@@ -291,7 +291,10 @@ def print_run(
 def _print_entities(console: Console, lake: Lake, status: Status) -> None:
     """Print the alerts and features of entities other than the account."""
     columns = "rule, entity, count(*) AS alerts, count(DISTINCT entity_key) AS keys"
-    by_rule = lake.query(tables.SILVER_ALERTS, columns, f"WHERE entity <> '{ACCOUNT}' GROUP BY rule, entity")
+    by_rule = lake.store.query(
+        f"SELECT {columns} FROM {tables.SILVER_ALERTS.name} WHERE entity <> '{ACCOUNT}' GROUP BY rule, entity",
+        tables.SILVER_ALERTS,
+    )
     for row in by_rule.sort_by("rule").to_pylist():
         console.print(f"\n[bold]Alerts by {row['entity']}[/] ({row['alerts']:,})")
         console.print(f"  {row['rule']}: {row['keys']:,} different keys")
@@ -301,7 +304,9 @@ def _print_entities(console: Console, lake: Lake, status: Status) -> None:
     for feature in features:
         name = feature.name
         columns = f"count({name}) AS known, avg({name}) AS mean, max({name}) AS most"
-        (figures,) = lake.query(tables.GOLD_FRAUD_PREDICTIONS, columns).to_pylist()
+        (figures,) = lake.store.query(
+            f"SELECT {columns} FROM {tables.GOLD_FRAUD_PREDICTIONS.name}", tables.GOLD_FRAUD_PREDICTIONS
+        ).to_pylist()
         known = f"known for {counted(figures['known'], 'transaction')}"
         if figures["known"]:
             known += f", {figures['mean']:.2f} on average, {figures['most']:.2f} at most"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fraudlake.detection.rule_entity import Entity
-    from fraudlake_desk.store import Store
+    from fraudlake.lake.store import Store
     from fraudlake_desk.window import Window
 
 _TABLE = tables.SILVER_LIST_ENTRIES

@@ -26,11 +26,11 @@ from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
     from fraudlake.detection.report import Report
+    from fraudlake.lake.store import Store
     from fraudlake.rules.kinds import Rule
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake_desk.queue.missed import Missed
     from fraudlake_desk.queue.precision import Precision
-    from fraudlake_desk.store import Store
 
 LIMITS = ("above", "below", "small_below", "large_above", "threshold")
 """The numeric fields of rules that the page lets a person change."""

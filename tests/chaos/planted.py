@@ -42,8 +42,8 @@ BUGS = (
         _STREAM,
         (
             (
-                "    checkpoint.require(stream.fixed, {table.name: lake.identity(table) for table in stream.reads}, "
-                "has_output)\n",
+                "    checkpoint.require(stream.fixed, "
+                "{table.name: lake.store.identity(table) for table in stream.reads}, has_output)\n",
                 "    _ = checkpoint.id  # which makes the folder\n"
                 "    for part in ('offsets', 'commits', 'sources', 'state'):\n"
                 "        __import__('shutil').rmtree(checkpoint.folder / part, ignore_errors=True)\n",
@@ -161,7 +161,7 @@ BUGS = (
         (
             (
                 "            rows = _deliver(lake, to, settings, alerts, ",
-                "            noted = lake.query(tables.SILVER_DELIVERIES, 'alert_id')['alert_id'].to_pylist()\n"
+                "            noted = lake.store.rows(tables.SILVER_DELIVERIES)['alert_id'].to_pylist()\n"
                 "            alerts = [alert for alert in alerts if alert['alert_id'] not in noted]\n"
                 "            rows = _rows(to, alerts, [Outcome(1)] * len(alerts))\n"
                 "            appender.append(lake, lake.session.createDataFrame(rows), tables.SILVER_DELIVERIES, "

@@ -10,10 +10,10 @@ ROOT = Path(__file__).parents[2]
 
 LOCAL_ONLY = {
     "fraudlake.delivery.database": "SQLAlchemy, which only the extra 'jdbc' installs",
-    "fraudlake_desk.local_store": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.delta_folder": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.delta_rs_reader": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.delta_rs_writer": "delta-rs, which only the extra 'local' installs",
+    "fraudlake.lake.local_store": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.rewriting": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.local": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.session": "a JVM on this machine",

@@ -44,7 +44,7 @@ def delivered(lake: Lake, to: Any = "webhook", from_now: bool = False) -> int:
 
 def deliveries(lake: Lake) -> list[tuple[int, str, int]]:
     """Number, status and attempts of each row of ``silver_deliveries``."""
-    rows = lake.rows(tables.SILVER_DELIVERIES).sort_by([("alert_id", "ascending")]).to_pylist()
+    rows = lake.store.rows(tables.SILVER_DELIVERIES).sort_by([("alert_id", "ascending")]).to_pylist()
     return [(int(row["alert_id"], 16), row["status"], row["attempts"]) for row in rows]
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from fraudlake import tables
 from fraudlake.gold import cases
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import load
-from fraudlake_desk.local_store import LocalStore
 
 MARCH_7 = datetime(2026, 3, 7, tzinfo=UTC)
 

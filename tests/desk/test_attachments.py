@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake_desk.local_store import LocalStore
+from fraudlake.lake.local_store import LocalStore
 from fraudlake_desk.queue import people
 from fraudlake_desk.review import attachments, chain, items, review
 from fraudlake_desk.review.review import Event, Item

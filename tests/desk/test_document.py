@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import load
 from fraudlake_desk.documents import document, report
 from fraudlake_desk.documents.document import Document
 from fraudlake_desk.documents.dossier import dossier
-from fraudlake_desk.local_store import LocalStore
 from tests.desk import browsers
 from tests.desk import conftest as made
 

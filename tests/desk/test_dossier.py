@@ -12,11 +12,11 @@ import pytest
 
 from fraudlake import __version__, tables
 from fraudlake.errors import UsageError
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import load
 from fraudlake.settings.columns import DeclaredColumn
 from fraudlake_desk.documents import document
 from fraudlake_desk.documents.dossier import dossier
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.review import cases, chain, review
 from fraudlake_desk.review.review import Event, State
 from tests.conftest import FraudlakeHere

@@ -15,10 +15,10 @@ import pytest
 from deltalake import write_deltalake
 
 from fraudlake.errors import UsageError
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake_desk.documents import goaml
 from fraudlake_desk.documents.goaml import Made
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.review import items, marks, review
 from tests.conftest import FraudlakeHere
 from tests.desk import small_lake

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.lookup import history
 from fraudlake_desk.lookup.history import History, Share
 from fraudlake_desk.review import items, review

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from fraudlake import tables
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake.settings.columns import DeclaredColumn
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.lookup import links
 from fraudlake_desk.lookup.links import Links
 from fraudlake_desk.review import items

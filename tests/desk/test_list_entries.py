@@ -12,12 +12,12 @@ from fraudlake import tables
 from fraudlake.detection import rule_table
 from fraudlake.detection.list_entries import Entry
 from fraudlake.errors import UsageError
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.rules.kinds import RULE
 from fraudlake.rules.rule_set import RuleVersion
 from fraudlake.settings import Settings
 from fraudlake_desk import list_entries, rules
 from fraudlake_desk.list_entries import Listed
-from fraudlake_desk.local_store import LocalStore
 from tests.desk import small_lake
 
 NOW = datetime(2026, 4, 1, 9, 30, 20, tzinfo=UTC)

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import load
 from fraudlake.tables import SILVER_VERDICTS
 from fraudlake_desk.documents import dossier
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.queue import queue
 from fraudlake_desk.queue.reviewed import Reviewed
 from fraudlake_desk.review import chain, items, marks, matters, merges, review, verdicts

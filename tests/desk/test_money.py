@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from fraudlake import tables
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake.settings.columns import DeclaredColumn
 from fraudlake_desk.documents import document, dossier
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.lookup import money
 from fraudlake_desk.review import items
 from fraudlake_desk.web import server

@@ -11,9 +11,9 @@ import pytest
 from deltalake import write_deltalake
 from pydantic import ValidationError
 
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake.settings.panels import Panel
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.lookup import panels
 from fraudlake_desk.lookup.panels import Shown
 from fraudlake_desk.review import items

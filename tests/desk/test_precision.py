@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.model.intervals import Estimate
 from fraudlake.settings import load
 from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_SHADOW_ALERTS, SILVER_VERDICTS
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.queue import precision
 from fraudlake_desk.queue.missed import QUEUE_COLUMNS
 from fraudlake_desk.queue.precision import Precision

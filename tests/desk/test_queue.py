@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.tables import GOLD_CASES, SILVER_VERDICTS
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.queue import queue
 from fraudlake_desk.review import cases, items, marks, review, verdicts
 from tests.desk.local import MARCH_7, Payment, fill, open_store

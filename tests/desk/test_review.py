@@ -26,10 +26,10 @@ from deltalake import DeltaTable
 
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import conflict
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import load
 from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS, Table
 from fraudlake_cli import main as program
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.review import chain, review
 from fraudlake_desk.review.review import Event, Item, State
 from tests.desk import local
@@ -352,7 +352,7 @@ def test_a_text_of_quotes_markup_and_other_alphabets_comes_back_as_it_was_given(
 def test_the_desk_needs_no_pyspark(store: LocalStore) -> None:
     program = (
         "import sys; from pathlib import Path; from fraudlake.settings import load; "
-        "from fraudlake_desk.local_store import LocalStore; from fraudlake_desk.review import review; "
+        "from fraudlake.lake.local_store import LocalStore; from fraudlake_desk.review import review; "
         f"print(review.of_lake(LocalStore(load(lake=Path({str(store.root)!r})))), 'pyspark' in sys.modules)"
     )
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from fraudlake import tables
+from fraudlake.lake.local_store import LocalStore
+from fraudlake.lake.store import Store
 from fraudlake.settings import load
 from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_REVIEW_EVENTS
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.queue.reviewed import Reviewed
 from fraudlake_desk.review import review
 from fraudlake_desk.review.review import Event
-from fraudlake_desk.store import Store
 from tests.conftest import FraudlakeHere
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, detected
@@ -109,7 +109,9 @@ def test_status_and_rules_show_what_is_missed_beside_the_naive_figures(
     before = json.loads(fraudlake_here("--lake", str(opened.root), "--json", "status").stdout)
     assert before["missed"] is None
     store = LocalStore(opened.settings)
-    raised = opened.query(SILVER_ALERTS, "alert_id, account_id", "ORDER BY account_id").to_pylist()
+    raised = opened.store.query(
+        f"SELECT alert_id, account_id FROM {SILVER_ALERTS.name} ORDER BY account_id", SILVER_ALERTS
+    ).to_pylist()
     first = raised[0]["alert_id"]
     add(store, GOLD_CASES, {"case_id": first, "alert_ids": [first]})
     add(store, GOLD_REVIEW_QUEUE, item(first, "0", "case"), item("x", "1", amount=600.0), item("y", "7"))

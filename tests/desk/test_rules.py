@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake_desk import rules
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.window import Window
 from tests.desk import small_lake
 

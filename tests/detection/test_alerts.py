@@ -63,11 +63,11 @@ def test_in_event_time_order_it_finds_what_flink_found_however_the_input_is_shuf
     detected(opened, shuffled[:20_000], shuffled[20_000:20_010], shuffled[20_010:], [end])
     alerts = [
         (row["account_id"], round(row["timestamp"].timestamp() * 1000), row["amount"])
-        for row in opened.rows(tables.SILVER_ALERTS).to_pylist()
+        for row in opened.store.rows(tables.SILVER_ALERTS).to_pylist()
     ]
     assert len(alerts) == len(flink)
     assert set(alerts) == flink
-    assert opened.count(tables.SILVER_QUARANTINE) == 0
+    assert opened.store.count(tables.SILVER_QUARANTINE) == 0
 
 
 @pytest.mark.long
@@ -103,7 +103,9 @@ def test_several_rules_are_applied_in_one_pass_and_named(lake: Any) -> None:
     steps_of_1 = [(0, 0.5), (30, 600.0), (100, 0.05), (400, 900.0), (500, 0.05), (520, 900.0)]
     detected(opened, [Row("1", MARCH_7 + s * SECOND, amount, position=i) for i, (s, amount) in enumerate(steps_of_1)])
     columns = "rule, small_transaction_id, transaction_id, alert_id"
-    alerts = opened.query(tables.SILVER_ALERTS, columns, "ORDER BY transaction_id, rule")
+    alerts = opened.store.query(
+        f"SELECT {columns} FROM {tables.SILVER_ALERTS.name} ORDER BY transaction_id, rule", tables.SILVER_ALERTS
+    )
     rows = [tuple(row.values()) for row in alerts.to_pylist()]
     assert [row[:3] for row in rows] == [
         ("small_then_large", "part-0-0", "part-0-1"),

@@ -36,7 +36,7 @@ def test_a_backtest_finds_what_flink_finds_and_changes_nothing(lake: Callable[..
         "warnings": pa.nulls(len(rows), silver.field("warnings").type),
     }
     there.writer(tables.SILVER_TRANSACTIONS).write(pa.table([given[field.name] for field in silver], silver), "append")
-    version = there.version(tables.SILVER_TRANSACTIONS)
+    version = there.store.version(tables.SILVER_TRANSACTIONS)
 
     rule = PatternRule(name="loop", sql=QUERIES[QUERY][1])
     report, found = backtest.backtest(there, rule, date(2026, 1, 1), None)
@@ -49,7 +49,7 @@ def test_a_backtest_finds_what_flink_finds_and_changes_nothing(lake: Callable[..
     assert (report.alerts, report.transactions) == (len(flinks), len(rows))
     assert report.alerts > 0
     assert backtest.backtest(there, rule, date(2026, 1, 2), None)[0].transactions == 0
-    assert there.version(tables.SILVER_TRANSACTIONS) == version
+    assert there.store.version(tables.SILVER_TRANSACTIONS) == version
 
 
 def test_a_key_that_is_nan_is_evaluated_and_one_that_is_null_is_not(spark: Any) -> None:

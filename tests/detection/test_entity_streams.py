@@ -44,7 +44,7 @@ def detected(lake: Any, *parts: list[Paid]) -> None:
 
 def raised(lake: Any, table: tables.Table = tables.SILVER_ALERTS) -> Alerts:
     alerts = []
-    for row in lake.query(table, "*", "WHERE rule != 'small_then_large'").to_pylist():
+    for row in lake.store.query(f"SELECT * FROM {table.name} WHERE rule != 'small_then_large'", table).to_pylist():
         positions = [int(part["transaction_id"].rpartition("-")[2]) for part in row["evidence"]]
         if row["kind"] == "threshold":
             positions = positions[-1:]
@@ -132,11 +132,13 @@ def test_a_late_row_is_quarantined_once_and_a_backtest_raises_the_same(lake: Any
     detected(opened, [*rows, end_of(rows, 0)])
     late = Paid(Row("1", MARCH_7, 0.5, "late", 0), "17", 1)
     detected(opened, [late, end_of([late._replace(row=late.row._replace(time=rows[-1].row.time + SECOND))], 1)])
-    quarantined = opened.query(tables.SILVER_QUARANTINE, "_source_file, reasons").to_pylist()
+    quarantined = opened.store.query(
+        f"SELECT _source_file, reasons FROM {tables.SILVER_QUARANTINE.name}", tables.SILVER_QUARANTINE
+    ).to_pylist()
     assert quarantined == [{"_source_file": "late", "reasons": ["late"]}]
     name = opened.name_of(tables.SILVER_TRANSACTIONS)
     opened.spark.sql(f"DELETE FROM {name} WHERE source = 'late'")
-    live = opened.query(tables.SILVER_ALERTS, "*").to_pylist()
+    live = opened.store.query(f"SELECT * FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS).to_pylist()
     assert {row["rule"]: row["entity"] for row in live} == {
         "pair": "terminal",
         "busy": "place",

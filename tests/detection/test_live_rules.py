@@ -66,7 +66,9 @@ def expected(rows: Iterable[Row]) -> set[tuple[str, tuple[int, ...]]]:
 
 
 def raised(lake: Any) -> set[tuple[str, tuple[int, ...]]]:
-    rows = lake.query(tables.SILVER_ALERTS, "*", "WHERE rule != 'small_then_large'").to_pylist()
+    rows = lake.store.query(
+        f"SELECT * FROM {tables.SILVER_ALERTS.name} WHERE rule != 'small_then_large'", tables.SILVER_ALERTS
+    ).to_pylist()
     alerts = [
         (row["rule"], [int(part["transaction_id"].rpartition("-")[2]) for part in row["evidence"]], row["kind"])
         for row in rows
@@ -103,7 +105,9 @@ def test_the_stream_raises_the_alerts_of_a_backtest(lake: Any) -> None:
             (row["transaction_ids"], {name: as_text(value) for name, value in json.loads(row["measures"]).items()})
             for row in alerts.toArrow().to_pylist()
         )
-        live = opened.query(tables.SILVER_ALERTS, "*", f"WHERE rule = '{each.name}'").to_pylist()
+        live = opened.store.query(
+            f"SELECT * FROM {tables.SILVER_ALERTS.name} WHERE rule = '{each.name}'", tables.SILVER_ALERTS
+        ).to_pylist()
         assert len(tried) > 5
         assert tried == sorted(
             ([part["transaction_id"] for part in row["evidence"]], dict(row["measures"])) for row in live
@@ -156,7 +160,9 @@ def test_rules_come_change_and_go_on_one_checkpoint(lake: Any) -> None:
     assert state(opened).rows_by_rule == {"busy": 0}
     detected(opened, rows(55))  # of those before, the window holds all but the first ones
     assert state(opened).rows_by_rule == {"busy": 20}
-    alerts = opened.query(tables.SILVER_ALERTS, "*", "WHERE rule = 'busy'").to_pylist()
+    alerts = opened.store.query(
+        f"SELECT * FROM {tables.SILVER_ALERTS.name} WHERE rule = 'busy'", tables.SILVER_ALERTS
+    ).to_pylist()
     found = {(row["rule_version"], int(row["transaction_id"].rpartition("-")[2])) for row in alerts}
     assert found == {(1, 10), (1, 11), (1, 12), (1, 13), (2, 21), (2, 22), (2, 23)} | {(2, 55 + i) for i in range(4)}
 
@@ -192,7 +198,10 @@ def test_an_alert_shows_the_columns_that_its_rule_reads_where_a_backtest_and_a_r
         "opened = timestamp_seconds(1767225600 + position)"
     )
     stream.run(opened, detect.streams(opened), "available-now")
-    alerts = {row["rule"]: row for row in opened.query(tables.SILVER_ALERTS, "*").to_pylist()}
+    alerts = {
+        row["rule"]: row
+        for row in opened.store.query(f"SELECT * FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS).to_pylist()
+    }
     assert [dict(part) for part in alerts["moved"]["evidence_columns"]] == [
         {"chip": "true", "country": "DE", "floors": "0", "opened": "2026-01-01T00:00"},
         {"chip": None, "country": "FR", "floors": "1", "opened": "2026-01-01T00:00:01"},
@@ -214,7 +223,9 @@ def test_an_alert_shows_the_columns_that_its_rule_reads_where_a_backtest_and_a_r
 def test_a_rule_that_reads_account_time_and_amount_alone_shows_no_further_columns(lake: Any) -> None:
     opened = lake(rules=[PROBE])
     detected(opened, [Row("7", MARCH_7 + i * SECOND, 0.5 + 900 * (i > 1), position=i) for i in range(3)])
-    rows = opened.query(tables.SILVER_ALERTS, "rule, evidence_columns").to_pylist()
+    rows = opened.store.query(
+        f"SELECT rule, evidence_columns FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS
+    ).to_pylist()
     assert sorted((row["rule"], row["evidence_columns"]) for row in rows) == [
         ("probe", None),
         ("small_then_large", None),

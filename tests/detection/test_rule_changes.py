@@ -25,7 +25,7 @@ Alerts = set[tuple[str, tuple[int, ...]]]
 
 def raised(lake: Any, table: tables.Table = tables.SILVER_ALERTS) -> Alerts:
     """Each alert's rule and the positions of its rows; of a threshold that of the last one."""
-    rows = lake.query(table, "*", "WHERE kind != 'small_then_large'").to_pylist()
+    rows = lake.store.query(f"SELECT * FROM {table.name} WHERE kind != 'small_then_large'", table).to_pylist()
     alerts = [
         (row["rule"], [int(part["transaction_id"].rpartition("-")[2]) for part in row["evidence"]], row["kind"])
         for row in rows

@@ -103,7 +103,7 @@ def test_entries_that_come_and_end_suppress_what_they_do_in_a_backtest(lake: Any
     if ordering == "event_time":
         detected(opened, [end_of(rows, 9)])
 
-    entries = list_entries.of_rows(opened.rows(tables.SILVER_LIST_ENTRIES).to_pylist())
+    entries = list_entries.of_rows(opened.store.rows(tables.SILVER_LIST_ENTRIES).to_pylist())
     of_live = [alert for name in ("pair", "busy", "triple") for alert in by_rule[name]]
     left, suppressed = split(rows, of_live, entries)
     shadows, suppressed_shadows = split(rows, by_rule["probe"], entries)
@@ -112,7 +112,7 @@ def test_entries_that_come_and_end_suppress_what_they_do_in_a_backtest(lake: Any
     assert raised(opened, tables.SILVER_SUPPRESSED_ALERTS) == sorted(suppressed + suppressed_shadows)
     assert min(len(left), len(suppressed)) > 10
     assert ends
-    held = opened.rows(tables.SILVER_SUPPRESSED_ALERTS).to_pylist()
+    held = opened.store.rows(tables.SILVER_SUPPRESSED_ALERTS).to_pylist()
     of_entry = {one.entry_id: one for one in entries}
     assert all(
         (one["rule"], one["entity_key"]) == (by.rule, by.entity_key)
@@ -126,7 +126,10 @@ def test_entries_that_come_and_end_suppress_what_they_do_in_a_backtest(lake: Any
         for each in (PAIR, BUSY, TRIPLE):
             report, alerts = backtest.backtest(opened, rule(each), None, None)
             tried = [(row["transaction_id"], row["entity_key"]) for row in alerts.toArrow().to_pylist()]
-            live = opened.query(tables.SILVER_ALERTS, "transaction_id, entity_key", f"WHERE rule = '{each['name']}'")
+            live = opened.store.query(
+                f"SELECT transaction_id, entity_key FROM {tables.SILVER_ALERTS.name} WHERE rule = '{each['name']}'",
+                tables.SILVER_ALERTS,
+            )
             assert sorted(tried) == sorted(tuple(row.values()) for row in live.to_pylist())
             assert report.alerts == len(tried)
             assert report.suppressed == sum(name == each["name"] for name, *_ in suppressed)
@@ -172,6 +175,6 @@ def test_without_entries_a_micro_batch_is_one_commit_as_before(lake: Any, monkey
     monkeypatch.setattr(type(opened), "read_version", lambda *_: 1 / 0)
     detected(opened, numbered(history(7, 60)))
     monkeypatch.setattr(type(opened), "read_version", read)
-    (commit, *_) = opened.history(tables.SILVER_ALERTS)
+    (commit, *_) = opened.store.history(tables.SILVER_ALERTS)
     assert "list_entries" not in commit.record
-    assert opened.version(tables.SILVER_SUPPRESSED_ALERTS) == 0
+    assert opened.store.version(tables.SILVER_SUPPRESSED_ALERTS) == 0

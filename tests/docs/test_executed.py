@@ -57,7 +57,7 @@ def folder(main_job: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the main job's lake as ``./lake``, and the truth of its rows as ``simulate --truth`` writes it."""
     folder = tmp_path_factory.mktemp("reader")
     (folder / "lake").symlink_to(main_job.root)
-    silver = main_job.rows(tables.SILVER_TRANSACTIONS)
+    silver = main_job.store.rows(tables.SILVER_TRANSACTIONS)
     truth = pa.table(
         {"file": silver["source"], "row": silver["position"], "fraud": pc.fill_null(silver["label"], False)}
     )
@@ -107,7 +107,9 @@ def test_python_does_and_prints_what_the_page_says(
 @each("sql")
 def test_sql_is_executed(block: Block, main_job: Any) -> None:
     if "MATCH_RECOGNIZE" in block.text:
-        rows = main_job.rows(tables.SILVER_TRANSACTIONS).rename_columns({"account_id": "accountId", "timestamp": "dt"})
+        rows = main_job.store.rows(tables.SILVER_TRANSACTIONS).rename_columns(
+            {"account_id": "accountId", "timestamp": "dt"}
+        )
         assert match(block.text, rows, time="dt", name="transactions").num_columns > 0
     else:
         for statement in block.text.split(";"):

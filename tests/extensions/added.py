@@ -112,7 +112,7 @@ def test_a_source_is_read_once_and_counted(spark: Any, tmp_path: Path) -> None:
     land("a.jsonl", "1", "2")
     land("b.jsonl", "3")
     stream.run(lake, refine.streams(lake), "available-now")
-    rows = lake.rows(tables.SILVER_TRANSACTIONS).select(["account_id", "source", "position"]).to_pylist()
+    rows = lake.store.rows(tables.SILVER_TRANSACTIONS).select(["account_id", "source", "position"]).to_pylist()
     assert sorted(tuple(row.values()) for row in rows) == [
         ("1", "kafka:a.jsonl/0000000000", 0),
         ("2", "kafka:a.jsonl/0000000000", 1),
@@ -122,9 +122,9 @@ def test_a_source_is_read_once_and_counted(spark: Any, tmp_path: Path) -> None:
 
 
 def test_a_desk_page_is_linked_and_shows_its_table(tmp_path: Path) -> None:
+    from fraudlake_desk.local_store import LocalStore
     from starlette.testclient import TestClient
 
-    from fraudlake_desk.local_store import LocalStore
     from fraudlake_desk.web import server
     from fraudlake_desk.web.application import application
     from fraudlake_desk.web.role import Role
@@ -209,5 +209,5 @@ def test_a_column_is_in_the_tables_of_the_lake_and_read_from_the_payload(tmp_pat
 
     lake = open_lake(settings.load(EXTENDED / "fraudlake.toml", lake=tmp_path / "lake"))
     for table in (tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE):
-        assert "merchant_id" in lake.rows(table).column_names
+        assert "merchant_id" in lake.store.rows(table).column_names
     assert contract.of(lake.settings.columns).fields[-1][:3] == ("merchant_id", "merchantId", "STRING")

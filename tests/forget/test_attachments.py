@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fraudlake.forget import attachments as forgotten
-from fraudlake_desk.local_store import LocalStore
+from fraudlake.lake.local_store import LocalStore
 from fraudlake_desk.review import attachments, review
 from fraudlake_desk.review.review import Item
 

@@ -23,9 +23,9 @@ from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.forget import plan, removal, stream_state, table_rows
 from fraudlake.gold import account_daily, account_tiles, detector_agreement
 from fraudlake.lake import Lake, checkpoint
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.operations.status import status
 from fraudlake.streams import aggregate, deliver, detect, ingest, refine, stream
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.queue import queue
 from fraudlake_desk.review import cases, chain, review
 from fraudlake_tools import simulator
@@ -197,7 +197,7 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
     review_cases(lake)
     suppress(lake)
     before = {table.name: others(lake, table) for table in FOLLOWED}
-    versions = {table.name: lake.version(table) for table in FOLLOWED}
+    versions = {table.name: lake.store.version(table) for table in FOLLOWED}
     assert status(lake).gaps == []
     for account in (NAMED, NUMBERED):
         left = traces(tmp_path, account)
@@ -212,7 +212,7 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
     assert any("3 messages of the topic fast" in sentence for sentence in planned.stays)
     assert planned.rows[NAMED]["silver_alerts"] == planned.rows[NAMED]["delivered files"] == 1
     assert planned.rows[NAMED]["gold_cases"] == planned.rows[NAMED]["silver_review_events"] == 1
-    assert {table.name: lake.version(table) for table in FOLLOWED} == versions
+    assert {table.name: lake.store.version(table) for table in FOLLOWED} == versions
 
     for owner, name in cuts:
         with monkeypatch.context() as patch:
@@ -229,14 +229,16 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
     lake = open_lake()
     assert {table.name: others(lake, table) for table in FOLLOWED} == before
     assert status(lake).gaps == []
-    gone, event, merged = sorted(lake.rows(tables.SILVER_REVIEW_EVENTS).to_pylist(), key=lambda row: row["number"])
+    gone, event, merged = sorted(
+        lake.store.rows(tables.SILVER_REVIEW_EVENTS).to_pylist(), key=lambda row: row["number"]
+    )
     assert (gone["kind"], gone["analyst"], gone["item_id"], gone["transaction_ids"]) == ("erased", None, None, None)
     assert (event["account_id"], event["note"]) == (OTHER, "erased: it named an account that was forgotten")
     assert len(event["transaction_ids"]) == 1
     assert (merged["account_id"], merged["reason"], merged["merged_into"]) == (OTHER, "one thief", None)
-    (entry,) = lake.rows(tables.SILVER_LIST_ENTRIES).to_pylist()
+    (entry,) = lake.store.rows(tables.SILVER_LIST_ENTRIES).to_pylist()
     assert (entry["account_id"], entry["reason"]) == (OTHER, "erased: it named an account that was forgotten")
-    assert lake.rows(tables.SILVER_SUPPRESSED_ALERTS)["account_id"].to_pylist() == [OTHER]
+    assert lake.store.rows(tables.SILVER_SUPPRESSED_ALERTS)["account_id"].to_pylist() == [OTHER]
     verified = chain.verify(review.of_lake(LocalStore(lake.settings)))
     assert (verified.events, verified.erased, verified.faults) == (3, 3, [])
     bronze = lake.read(tables.BRONZE_TRANSACTIONS).select(*tables.PAYLOAD).collect()
@@ -275,7 +277,10 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
 def review_cases(lake: Any) -> None:
     """Queue the cases, and decide on those of two accounts; one names the other, into which it is merged then."""
     store = LocalStore(lake.settings)
-    queue.build(store, lake.query(tables.GOLD_CASES, "min(date) AS day")["day"][0].as_py())
+    queue.build(
+        store,
+        lake.store.query(f"SELECT min(date) AS day FROM {tables.GOLD_CASES.name}", tables.GOLD_CASES)["day"][0].as_py(),
+    )
     by_account = {row["account_id"]: cases.item(row) for row in cases.listed(store).to_pylist()}
     theirs = by_account[NAMED].transaction_ids
     items = {NAMED: by_account[NAMED], OTHER: by_account[OTHER]}

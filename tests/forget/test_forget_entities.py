@@ -53,7 +53,11 @@ def test_other_accounts_of_a_terminal_go_on_as_if_the_account_had_never_paid(
         return made
 
     def alerts() -> set[tuple[str, str, str]]:
-        rows = opened().query(tables.SILVER_ALERTS, "rule, entity_key, account_id").to_pylist()
+        rows = (
+            opened()
+            .store.query(f"SELECT rule, entity_key, account_id FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS)
+            .to_pylist()
+        )
         return {tuple(row.values()) for row in rows}
 
     land(
@@ -77,7 +81,11 @@ def test_other_accounts_of_a_terminal_go_on_as_if_the_account_had_never_paid(
     assert removal.forget(opened(), [NAMED]).traces == []
     assert traces(tmp_path, NAMED) == set()
     assert alerts() == {("pair", "U", OTHER)}
-    daily = opened().query(account_daily.TABLE, "account_id, alerts, transactions").to_pylist()
+    daily = (
+        opened()
+        .store.query(f"SELECT account_id, alerts, transactions FROM {account_daily.TABLE.name}", account_daily.TABLE)
+        .to_pylist()
+    )
     assert daily == [{"account_id": OTHER, "alerts": 1, "transactions": 6}]
 
     # Two small ones are left at W, one at V; the flag at X is gone.

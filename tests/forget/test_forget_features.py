@@ -75,7 +75,9 @@ def test_the_features_of_others_go_on_as_if_the_account_had_never_paid(lake: Any
     known = hashes(opened)
     assert len(known) == 4 and known <= stored(opened)
     assert keys(opened) == {"account": 20, "terminal": 3, "account_at_terminal": 60}
-    alerted = opened.query(tables.SILVER_ALERTS, "evidence_columns").to_pylist()
+    alerted = opened.store.query(
+        f"SELECT evidence_columns FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS
+    ).to_pylist()
     named = [any(("account_id", NAMED) in part for part in alert["evidence_columns"]) for alert in alerted]
     assert any(named) and not all(named)
 
@@ -83,7 +85,7 @@ def test_the_features_of_others_go_on_as_if_the_account_had_never_paid(lake: Any
     assert traces(tmp_path, NAMED) == set()
     assert not known & stored(opened)
     assert keys(opened) == {"account": 19, "terminal": 3, "account_at_terminal": 57}
-    assert opened.count(tables.SILVER_ALERTS) == named.count(False)
+    assert opened.store.count(tables.SILVER_ALERTS) == named.count(False)
 
     add(opened, transactions(900, 1000))
     found, truth = scored(opened), of_history(opened)

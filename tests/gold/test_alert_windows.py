@@ -85,11 +85,11 @@ def test_windows_updated_batch_by_batch_are_those_of_all_rows(
     land(opened, late)
     take(opened, late)
     assert windows_of(opened) == oracle.windows(rows)
-    assert opened.count(account_tiles.TABLE) < len(rows)
+    assert opened.store.count(account_tiles.TABLE) < len(rows)
 
-    once = opened.rows(account_tiles.TABLE).to_pylist()
+    once = opened.store.rows(account_tiles.TABLE).to_pylist()
     take(opened, late)  # as a micro-batch is repeated after a crash
-    assert sorted(map(str, opened.rows(account_tiles.TABLE).to_pylist())) == sorted(map(str, once))
+    assert sorted(map(str, opened.store.rows(account_tiles.TABLE).to_pylist())) == sorted(map(str, once))
 
 
 steps = st.tuples(st.sampled_from(["1", "2"]), st.sampled_from(GAPS), st.sampled_from([0.5, 20.25, 600.0]))

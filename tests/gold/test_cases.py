@@ -270,13 +270,13 @@ def test_the_stream_of_aggregates_keeps_cases_as_alerts_come_in_any_order(lake: 
         put(opened, new)
         here = lake(**{"case_length": LENGTH, **settings})
         stream.run(here, aggregate.streams(here), "available-now")
-        return by_id(here.rows(tables.GOLD_CASES))
+        return by_id(here.store.rows(tables.GOLD_CASES))
 
     assert take(alerts[:40]) == expected(alerts[:40])
     assert take(alerts[40:]) == expected(alerts)
-    version = opened.version(tables.GOLD_CASES)
+    version = opened.store.version(tables.GOLD_CASES)
     streamed.update_all(opened)
-    assert opened.version(tables.GOLD_CASES) == version  # what is the same is not written
+    assert opened.store.version(tables.GOLD_CASES) == version  # what is the same is not written
     assert len(take([], case_length=timedelta(days=2))) > len(expected(alerts))
     longer = take([], case_gap=timedelta(days=30), case_length=timedelta(days=30))
     assert len(longer) == len({(a.entity or "account", a.key or a.account) for a in alerts})

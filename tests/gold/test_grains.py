@@ -81,8 +81,8 @@ def expected(payments: Iterable[Payment], alerted: Iterable[Payment]) -> tuple[C
 
 
 def stored(lake: Any) -> tuple[Counter[Any], Counter[Any]]:
-    accounts = lake.rows(account_hourly.TABLE).to_pylist()
-    merchants = lake.rows(merchant_hourly.TABLE).to_pylist()
+    accounts = lake.store.rows(account_hourly.TABLE).to_pylist()
+    merchants = lake.store.rows(merchant_hourly.TABLE).to_pylist()
     groups = [(row["account_id"], f"{row['hour']:%F %T}", row["alerts"]) for row in accounts]
     assert len(groups) == len(set(groups))
     return (
@@ -104,7 +104,7 @@ def test_an_aggregate_that_comes_later_has_all_days_and_follows(
     monkeypatch.setattr(contents, "TABLES", (*contents.TABLES, account_hourly.TABLE))
 
     def hours(lake: Any) -> dict[str, int]:
-        rows = lake.rows(account_hourly.TABLE).to_pylist()
+        rows = lake.store.rows(account_hourly.TABLE).to_pylist()
         return {f"{row['hour']:%d %H}": row["transactions"] for row in rows}
 
     opened = lake()

@@ -105,7 +105,7 @@ def compare(lake: Lake) -> dict[str, dict[str, Any]]:
 
 
 def stored(lake: Lake) -> dict[str, dict[str, Any]]:
-    rows = lake.rows(lane_agreement.TABLE).to_pylist()
+    rows = lake.store.rows(lane_agreement.TABLE).to_pylist()
     assert len({(row["date"], row["rule"]) for row in rows}) == len(rows)
     assert {row.pop("date") for row in rows} <= {MARCH_7}
     return {row.pop("rule"): {name: value for name, value in row.items() if value} for row in rows}
@@ -309,7 +309,11 @@ def test_thresholds_are_compared_by_their_windows(lake: Any) -> None:
     )
 
     # The fast lane cannot run a rule by terminal: its alerts are not compared.
-    raised = opened.query(tables.SILVER_ALERTS, "*").slice(0, 1).to_pylist()[0]
+    raised = (
+        opened.store.query(f"SELECT * FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS)
+        .slice(0, 1)
+        .to_pylist()[0]
+    )
     others = pa.Table.from_pylist([raised | {"rule": "at_terminal", "entity": "terminal"}], tables.SILVER_ALERTS.schema)
     opened.writer(tables.SILVER_ALERTS).write(others, "append")
 

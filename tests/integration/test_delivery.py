@@ -28,7 +28,7 @@ ALERTS = 450
 
 def rows(lake: Lake) -> list[tuple[str, str]]:
     """Destination and status of each row of ``silver_deliveries``, which has each alert once for a destination."""
-    stored = lake.rows(tables.SILVER_DELIVERIES)
+    stored = lake.store.rows(tables.SILVER_DELIVERIES)
     keys = list(zip(stored["destination"].to_pylist(), stored["alert_id"].to_pylist(), strict=True))
     assert len(set(keys)) == len(keys)
     return sorted(zip(stored["destination"].to_pylist(), stored["status"].to_pylist(), strict=True))
@@ -58,7 +58,7 @@ def test_a_broker_that_is_away_leaves_dead_letters(lake: Callable[..., Lake], br
     raise_(away, alert(1), alert(2))
     stream.run(away, deliver.streams(away, "kafka"), "available-now")
     assert rows(away) == [("kafka", "dead")] * 2
-    reasons = set(away.rows(tables.SILVER_DELIVERIES)["reason"].to_pylist())
+    reasons = set(away.store.rows(tables.SILVER_DELIVERIES)["reason"].to_pylist())
     assert reasons == {"Kafka does not answer: check --bootstrap-servers, and security.protocol"}
 
     run(
@@ -83,7 +83,7 @@ def test_alerts_go_over_tls_and_an_expired_certificate_is_named(
     )
     raise_(expired, alert(1))
     stream.run(expired, deliver.streams(expired, "kafka"), "available-now")
-    (row,) = expired.rows(tables.SILVER_DELIVERIES).to_pylist()
+    (row,) = expired.store.rows(tables.SILVER_DELIVERIES).to_pylist()
     assert (row["status"], row["reason"]) == (
         "dead",
         "Kafka shows a certificate that has expired: renew it on the brokers",

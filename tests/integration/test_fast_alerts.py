@@ -109,7 +109,7 @@ def test_each_message_is_a_row_by_its_place_and_what_is_no_alert_has_the_reason(
         (0, 2, None, "tombstone", None),
         (1, 0, "a", None, first),
     ]
-    assert lake.count(tables.BRONZE_TRANSACTIONS) == 0
+    assert lake.store.count(tables.BRONZE_TRANSACTIONS) == 0
     (message,) = [one for one in broker.messages("lanes-fast") if (one.partition(), one.offset()) == (1, 0)]
     times = "unix_millis(transaction_appended_at)", "unix_millis(appended_at)", "unix_millis(timestamp)"
     (row,) = (
@@ -156,7 +156,7 @@ def test_a_micro_batch_that_was_cut_behind_its_commit_adds_nothing_when_it_is_re
         with pytest.raises(FraudlakeError, match="ingest_fast_alerts failed"):
             run(open_lake("lanes-cut"), ingest.streams)
     lake = open_lake("lanes-cut")
-    assert lake.count(tables.BRONZE_FAST_ALERTS) == 9
+    assert lake.store.count(tables.BRONZE_FAST_ALERTS) == 9
     broker.produce("lanes-cut-fast", [("1", event("9", MARCH_7, 0, 9, MARCH_7), 0)])
     run(lake, ingest.streams)
 

@@ -45,11 +45,17 @@ def ingested(lake: Any) -> int:
 
 
 def amounts(lake: Any) -> list[float | None]:
-    return sorted(lake.query(tables.BRONZE_TRANSACTIONS, "amount")["amount"].to_pylist())
+    return sorted(
+        lake.store.query(f"SELECT amount FROM {tables.BRONZE_TRANSACTIONS.name}", tables.BRONZE_TRANSACTIONS)[
+            "amount"
+        ].to_pylist()
+    )
 
 
 def places(lake: Any) -> list[Place]:
-    rows = lake.query(tables.BRONZE_TRANSACTIONS, "_partition, _offset").to_pylist()
+    rows = lake.store.query(
+        f"SELECT _partition, _offset FROM {tables.BRONZE_TRANSACTIONS.name}", tables.BRONZE_TRANSACTIONS
+    ).to_pylist()
     return sorted((row["_partition"], row["_offset"]) for row in rows)
 
 
@@ -140,7 +146,9 @@ def test_tombstones_and_garbage_pass_to_quarantine_and_the_stream_goes_on(broker
         (1, None, "tombstone", ["message_is_readable"]),
         (2, bytearray(b"\xff{"), "not UTF-8", ["message_is_readable"]),
     ]
-    silver = lake.query(tables.SILVER_TRANSACTIONS, "amount", "ORDER BY position")
+    silver = lake.store.query(
+        f"SELECT amount FROM {tables.SILVER_TRANSACTIONS.name} ORDER BY position", tables.SILVER_TRANSACTIONS
+    )
     assert silver["amount"].to_pylist() == [1.5, 2.5]
 
 
@@ -181,7 +189,9 @@ def test_a_payload_of_other_names_and_units_comes_into_silver(broker: Broker, to
     stream.run(lake, refine.streams(lake), "available-now")
 
     columns = "account_id, amount, merchant_id, CAST(timestamp AS STRING) AS timestamp"
-    (valid,) = lake.query(tables.SILVER_TRANSACTIONS, columns).to_pylist()
+    (valid,) = lake.store.query(
+        f"SELECT {columns} FROM {tables.SILVER_TRANSACTIONS.name}", tables.SILVER_TRANSACTIONS
+    ).to_pylist()
     assert [*valid.values()][:3] == ["C1", 19.99, "M1"]
     assert valid["timestamp"].startswith("2026-03-07T12:00:01")
     kept = lake.read(tables.SILVER_QUARANTINE).select("accountId", "_rescued_data", "reasons")
@@ -304,10 +314,10 @@ def test_an_ingest_that_is_killed_goes_on_with_each_message_once(
     ingesting += ["--bootstrap-servers", broker.bootstrap_servers]
     command = [*PROGRAM[each_writer], "--lake", str(lake.root), *ingesting, "--max-offsets-per-trigger", "60"]
 
-    wanted = lake.version(tables.BRONZE_TRANSACTIONS) + 3
+    wanted = lake.store.version(tables.BRONZE_TRANSACTIONS) + 3
     environment = {**os.environ, **SHORT_LIVED}
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True) as process:
-        until(lambda: lake.version(tables.BRONZE_TRANSACTIONS) >= wanted, "nothing arrives")
+        until(lambda: lake.store.version(tables.BRONZE_TRANSACTIONS) >= wanted, "nothing arrives")
         os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
     assert len(places(lake)) < 1200

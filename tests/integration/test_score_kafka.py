@@ -48,7 +48,7 @@ def test_what_is_scored_from_the_topic_is_not_scored_again_from_silver(
     training.train(from_silver)
 
     stream.run(from_kafka, score.streams(from_kafka, from_topic=True)[:1], "available-now")
-    assert from_kafka.count(tables.GOLD_FRAUD_PREDICTIONS) == 8
+    assert from_kafka.store.count(tables.GOLD_FRAUD_PREDICTIONS) == 8
     stream.run(from_silver, score.streams(from_silver)[:1], "available-now")
     rows = from_silver.spark.sql(
         "SELECT scored_from, count(*), count(DISTINCT transaction_id) FROM gold_fraud_predictions "
@@ -72,8 +72,10 @@ def test_what_is_scored_from_the_topic_is_not_scored_again_from_silver(
     with_features = lake(change=Change("test"), features=json.dumps(new), **of_topic, **given)
     produce(broker, "scored", range(23, 25))
     stream.run(with_features, score.streams(with_features, from_topic=True)[:1], "available-now")
-    rows = with_features.query(
-        tables.GOLD_FRAUD_PREDICTIONS, "at_terminal, spent", "WHERE at_terminal IS NOT NULL ORDER BY timestamp"
+    rows = with_features.store.query(
+        f"SELECT at_terminal, spent FROM {tables.GOLD_FRAUD_PREDICTIONS.name} WHERE at_terminal IS NOT NULL "
+        "ORDER BY timestamp",
+        tables.GOLD_FRAUD_PREDICTIONS,
     )
     assert [(row["at_terminal"], row["spent"]) for row in rows.to_pylist()] == [(11, 48), (12, 51)]
 

@@ -45,10 +45,10 @@ def copy(begun: Path, lake: Any, tmp_path: Path) -> Any:
 
 def refused(lake: Any) -> str:
     """The message with which the detector is refused; it must have written nothing."""
-    before = lake.count(tables.SILVER_ALERTS)
+    before = lake.store.count(tables.SILVER_ALERTS)
     with pytest.raises(FraudlakeError) as error:
         stream.run(lake, detect.streams(lake), "available-now")
-    assert lake.count(tables.SILVER_ALERTS) == before
+    assert lake.store.count(tables.SILVER_ALERTS) == before
     assert "\n" not in str(error.value)
     return str(error.value)
 

@@ -17,4 +17,4 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
     (file,) = tmp_path.glob("*.parquet")
     file.unlink()
     with pytest.raises(FraudlakeError, match=f"^{file} is gone, which the log of its table names"):
-        delta_rs_reader.query("SELECT number FROM rows", {"rows": DeltaTable(tmp_path)})
+        delta_rs_reader.Opened().query("SELECT number FROM rows", {"rows": DeltaTable(tmp_path)})

@@ -77,9 +77,9 @@ def test_compaction_beside_other_writers_and_optimize_doubles_no_row(
     with ThreadPoolExecutor() as pool:
         for beside in [pool.submit(write, "a"), pool.submit(write, "b"), pool.submit(optimize)]:
             beside.result()
-    rows = opened.query(table, "_source_file, _source_row").to_pylist()
+    rows = opened.store.query(f"SELECT _source_file, _source_row FROM {table.name}", table).to_pylist()
     assert sorted((row["_source_file"], row["_source_row"]) for row in rows) == [(n, i) for n in "ab" for i in range(8)]
-    assert "OPTIMIZE" in {commit.operation for commit in opened.history(table)}
+    assert "OPTIMIZE" in {commit.operation for commit in opened.store.history(table)}
 
 
 def test_compaction_leaves_a_table_alone_while_somebody_rewrites_it(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_compaction_leaves_a_table_alone_while_somebody_rewrites_it(lake: Any, m
     def operations() -> list[str]:
         for _ in range(2):
             opened.writer(table).write(pa.table({"_source_file": ["a"]}), "append")
-        return [commit.operation for commit in reversed(opened.history(table))]
+        return [commit.operation for commit in reversed(opened.store.history(table))]
 
     with opened.without_compaction(table):
         assert operations() == ["CREATE TABLE", "WRITE", "WRITE"]
@@ -112,7 +112,7 @@ def test_rows_that_are_put_in_place_right_behind_a_compaction_replace_all(
 
     monkeypatch.setattr(delta_rs_writer, "write_deltalake", overtaken)
     conflict.retried(lambda: opened.writer(table).write(c, "overwrite"))
-    assert opened.rows(table)["path"].to_pylist() == ["c"]
+    assert opened.store.rows(table)["path"].to_pylist() == ["c"]
 
 
 def test_a_table_with_rows_marked_as_deleted_is_read_by_spark(lake: Any) -> None:
@@ -120,8 +120,10 @@ def test_a_table_with_rows_marked_as_deleted_is_read_by_spark(lake: Any) -> None
     opened.spark.sql("ALTER TABLE bronze_files SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     opened.spark.sql("INSERT INTO bronze_files (path) SELECT /*+ COALESCE(1) */ CAST(id AS STRING) FROM range(3)")
     opened.spark.sql("DELETE FROM bronze_files WHERE path = '1'")
-    assert opened.query(tables.BRONZE_FILES, "count(*) AS total")["total"].to_pylist() == [2]
-    assert sorted(opened.rows(tables.BRONZE_FILES)["path"].to_pylist()) == ["0", "2"]
+    assert opened.store.query(f"SELECT count(*) AS total FROM {tables.BRONZE_FILES.name}", tables.BRONZE_FILES)[
+        "total"
+    ].to_pylist() == [2]
+    assert sorted(opened.store.rows(tables.BRONZE_FILES)["path"].to_pylist()) == ["0", "2"]
 
 
 def test_times_that_an_earlier_version_wrote_are_read_as_they_are_however_far_ahead(lake: Any) -> None:
@@ -135,7 +137,7 @@ def test_times_that_an_earlier_version_wrote_are_read_as_they_are_however_far_ah
     added = AddAction(f"date=2026-03-07/{file.name}", file.stat().st_size, {"date": "2026-03-07"}, 0, True, statistics)
     delta = DeltaTable(file.parents[1])
     delta.create_write_transaction([added], "append", delta.schema(), ["date"])
-    read = opened.query(table, "timestamp", "ORDER BY timestamp DESC")
+    read = opened.store.query(f"SELECT timestamp FROM {table.name} ORDER BY timestamp DESC", table)
     assert [time.replace(tzinfo=UTC) for time in read["timestamp"].to_pylist()] == written
 
 
@@ -201,7 +203,7 @@ def test_a_lake_may_be_in_a_folder_of_any_name(lake: Any, tmp_path: Path, name: 
     opened = lake(name)
     stream.run(opened, ingest.streams(opened), "available-now")
     assert opened.read(tables.BRONZE_TRANSACTIONS).count() == 10
-    assert opened.rows(tables.BRONZE_FILES).num_rows == 1
+    assert opened.store.rows(tables.BRONZE_FILES).num_rows == 1
     assert status(open_lake(opened.settings, must_exist=True)).bronze == 10
     assert len(list((tmp_path / name / "tables" / "bronze_files").glob("*.parquet"))) == 1
 

@@ -63,7 +63,7 @@ def opened(root: Path, limit: timedelta = 400 * DAY, **given: Any) -> Lake:
 
 
 def counts(lake: Lake) -> tuple[int, int]:
-    return lake.count(tables.BRONZE_TRANSACTIONS), lake.count(tables.SILVER_TRANSACTIONS)
+    return lake.store.count(tables.BRONZE_TRANSACTIONS), lake.store.count(tables.SILVER_TRANSACTIONS)
 
 
 @pytest.mark.parametrize("by", [8 * DAY, 40 * DAY, 730 * DAY])
@@ -161,7 +161,7 @@ def test_the_files_of_a_replay_that_was_killed_long_ago_are_removed(root: Path) 
 
 
 def commits_at(monkeypatch: pytest.MonkeyPatch, lake: Lake, *days_ago: float) -> None:
-    commits = [lake.history(tables.SILVER_TRANSACTIONS)[0]] * len(days_ago)
+    commits = [lake.store.history(tables.SILVER_TRANSACTIONS)[0]] * len(days_ago)
     millis = [int((NOW - days * DAY).timestamp() * 1000) for days in days_ago]
     made = [type(one)(one.version, one.operation, at, False) for one, at in zip(commits, millis, strict=True)]
     monkeypatch.setattr(type(lake), "history", lambda self, table, limit=None: made)
@@ -208,7 +208,7 @@ def test_the_log_goes_back_until_optimize_finds_the_clock_right(
         monkeypatch.setattr(module, "datetime", datetime)
     maintenance.vacuum(lake)
     assert log_of(root)[0] > 0
-    assert lake.count(tables.SILVER_TRANSACTIONS) == 12
+    assert lake.store.count(tables.SILVER_TRANSACTIONS) == 12
 
 
 @pytest.mark.parametrize("swept_at", [NOW - DAY, NOW + 730 * DAY])

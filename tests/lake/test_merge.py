@@ -64,7 +64,7 @@ def stored(lake: Any) -> list[tuple[str, int | None, int, int]]:
 
 
 def take(lake: Any, tiles: list[Tile]) -> None:
-    lake.apply_changes(changes(lake, tiles), TABLE, account_tiles.KEYS)
+    lake.writer(TABLE).merge(changes(lake, tiles), account_tiles.KEYS)
 
 
 @pytest.mark.parametrize("clustering", ["zorder", pytest.param("liquid", marks=pytest.mark.long)])
@@ -73,11 +73,11 @@ def test_rows_are_changed_removed_and_added_by_their_keys(lake: Any, clustering:
     take(opened, BEFORE)
     take(opened, CHANGES)
     assert stored(opened) == AFTER
-    (commit,) = opened.history(TABLE, 1)
+    (commit,) = opened.store.history(TABLE, 1)
     assert (commit.operation, commit.inserts) == ("MERGE", True)
     take(opened, CHANGES)
     assert stored(opened) == AFTER
-    assert new_rows(opened.history(TABLE), commit.version + 1) == []
+    assert new_rows(opened.store.history(TABLE), commit.version + 1) == []
 
 
 def test_more_changes_than_fit_are_merged_one_part_after_the_other(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_more_changes_than_fit_are_merged_one_part_after_the_other(lake: Any, mo
     take(opened, BEFORE)
     take(opened, CHANGES)
     assert stored(opened) == AFTER
-    assert [commit.operation for commit in opened.history(TABLE, 6)] == ["MERGE"] * 6
+    assert [commit.operation for commit in opened.store.history(TABLE, 6)] == ["MERGE"] * 6
 
 
 def test_a_tables_log_gets_a_checkpoint_every_ten_merges(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,4 +122,4 @@ def test_changes_that_another_commit_overtakes_are_merged_with_what_it_wrote(
 def test_nothing_to_change_is_no_commit(lake: Any) -> None:
     opened = lake()
     take(opened, [])
-    assert opened.version(TABLE) == 0
+    assert opened.store.version(TABLE) == 0

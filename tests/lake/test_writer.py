@@ -39,7 +39,7 @@ def capitals(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def stored(lake: Lake) -> list[str]:
-    return sorted(lake.rows(TABLE)["path"].to_pylist())
+    return sorted(lake.store.rows(TABLE)["path"].to_pylist())
 
 
 def engines(lake: LocalLake) -> list[str]:
@@ -70,7 +70,7 @@ def test_a_transaction_is_committed_once_and_none_before_it_whoever_wrote_it(
     opened.writer(TABLE).write(arrow("2 again"), "append", ("arrow", 2))
     opened.writer(TABLE).write(arrow("1, which is too late"), "append", ("arrow", 1))
     assert stored(opened) == ["0", "2"]
-    assert [commit.record for commit in opened.history(TABLE, 2)] == [{"batch": 2}, {"batch": 0}]
+    assert [commit.record for commit in opened.store.history(TABLE, 2)] == [{"batch": 2}, {"batch": 0}]
 
     monkeypatch.setattr(LocalLake, "writer", BY_DELTA_RS if each_writer == "spark" else Lake.writer)
     opened.writer(TABLE).append(frame(opened, "0 by the other writer"), ("frames", 0))
@@ -88,4 +88,4 @@ def test_of_two_changes_with_one_number_the_first_counts(lake: Any) -> None:
         return change_log.write(opened, table, "fraudlake definition", [row])
 
     assert [write("8"), write("4"), write("8")] == [True, False, True]
-    assert opened.query(table, "value", "WHERE change = 2")["value"].to_pylist() == ["8"]
+    assert opened.store.query(f"SELECT value FROM {table.name} WHERE change = 2", table)["value"].to_pylist() == ["8"]

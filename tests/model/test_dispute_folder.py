@@ -52,7 +52,11 @@ def load(lake: Any, folder: Path) -> list[tuple[str, int | str | None]]:
 
 
 def disputed(lake: Any) -> list[str]:
-    return sorted(lake.query(tables.SILVER_VERDICTS, "transaction_id")["transaction_id"].to_pylist())
+    return sorted(
+        lake.store.query(f"SELECT transaction_id FROM {tables.SILVER_VERDICTS.name}", tables.SILVER_VERDICTS)[
+            "transaction_id"
+        ].to_pylist()
+    )
 
 
 def test_a_file_is_loaded_once_and_again_when_it_changes(opened: Any, land: Land, tmp_path: Path) -> None:

@@ -168,7 +168,9 @@ def test_training_computes_the_features_that_spark_computes(life: dict[str, Any]
 
 def test_figures_of_few_predictions_are_those_of_many(life: dict[str, Any]) -> None:
     lake = life["lake"]
-    dates = lake.query(tables.GOLD_FRAUD_PREDICTIONS, "DISTINCT date")["date"].to_pylist()
+    dates = lake.store.query(
+        f"SELECT DISTINCT date FROM {tables.GOLD_FRAUD_PREDICTIONS.name}", tables.GOLD_FRAUD_PREDICTIONS
+    )["date"].to_pylist()
     profiles = published.profiles(lake, ["1", "2"])
     few, many = (
         compute(lake, dates, profiles) for compute in (prediction_figures._of_few, prediction_figures._of_many)
@@ -253,7 +255,7 @@ def test_a_backfill_can_be_repeated_and_leaves_the_other_version_beside_it(life:
     lake = life["lake"]
     before = counts(lake)
     day = date(2026, 1, 2)
-    on_that_day = lake.count(tables.SILVER_TRANSACTIONS, f"date = DATE'{day}'")
+    on_that_day = lake.store.count(tables.SILVER_TRANSACTIONS, f"date = DATE'{day}'")
     for _ in range(2):
         assert backfill(lake, day, day, "2") == ("2", on_that_day)
     assert counts(lake) == sorted([*before, ("2", "backfill", on_that_day)])
@@ -325,10 +327,10 @@ def test_a_micro_batch_that_is_repeated_runs_and_adds_nothing(
     history = features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings)
     micro_batch = history.mapInArrow(noticed, "payload BINARY")
     last = max(int(path.name) for path in (lake.checkpoint("score").folder / "commits").glob("[0-9]*"))
-    before = lake.version(tables.GOLD_FRAUD_PREDICTIONS)
+    before = lake.store.version(tables.GOLD_FRAUD_PREDICTIONS)
     monkeypatch.setattr(Checkpoint, "pending_batch", lambda checkpoint: last)
     stream.micro_batch(lake, score.streams(lake)[0])(micro_batch, last)
-    assert lake.version(tables.GOLD_FRAUD_PREDICTIONS) == before
+    assert lake.store.version(tables.GOLD_FRAUD_PREDICTIONS) == before
     # Otherwise the next micro-batch would lack the state of its features.
     assert (tmp_path / "ran").exists()
 
@@ -346,7 +348,7 @@ def test_what_scores_goes_to_another_process_without_session_lake_or_registry(li
 @pytest.mark.long
 def test_scoring_stops_at_an_unreadable_model_and_goes_on_where_it_was(life: dict[str, Any], tmp_path: Path) -> None:
     lake = life["lake"]
-    before = lake.count(tables.GOLD_FRAUD_PREDICTIONS, "scored_from = 'silver'")
+    before = lake.store.count(tables.GOLD_FRAUD_PREDICTIONS, "scored_from = 'silver'")
     late = (
         life["rows"]
         .slice(ROWS - 50)
@@ -458,7 +460,7 @@ def test_two_frauds_at_the_edge_of_what_a_double_holds_stop_no_later_run(lake: A
         account_tiles.TABLE: "amount_sum",
     }
     for table, name in sums.items():
-        figures = opened.query(table, name)[name].to_numpy()
+        figures = opened.store.query(f"SELECT {name} FROM {table.name}", table)[name].to_numpy()
         assert len(figures) and np.isfinite(figures).all(), table.name
     assert status(opened).as_dict()
 

@@ -20,13 +20,13 @@ from fraudlake.detection import comparison, coverage, rule_table
 from fraudlake.detection.list_entries import Entry
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import open_lake
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.model import alerts, budget, published, training
 from fraudlake.operations.rebuild import rebuild
 from fraudlake.rules.kinds import RULE
 from fraudlake.settings import Settings
 from fraudlake.streams import detect, ingest, refine, score, stream
 from fraudlake_desk import rules as rules_of_desk
-from fraudlake_desk.local_store import LocalStore
 from tests.cut_appends import killed_after
 from tests.traffic import traffic
 
@@ -60,7 +60,7 @@ def evaluate(lake: Any, **status: str) -> None:
 
 def raised(lake: Any, table: tables.Table = tables.SILVER_ALERTS) -> dict[tuple[str, str], dict[str, Any]]:
     """The alerts of the kind by rule and transaction, of which no two are of the same."""
-    rows = lake.query(table, "*", "WHERE kind = 'model'").to_pylist()
+    rows = lake.store.query(f"SELECT * FROM {table.name} WHERE kind = 'model'", table).to_pylist()
     by_transaction = {(row["rule"], row["transaction_id"]): row for row in rows}
     assert len(by_transaction) == len(rows)
     return by_transaction
@@ -68,7 +68,9 @@ def raised(lake: Any, table: tables.Table = tables.SILVER_ALERTS) -> dict[tuple[
 
 def scored(lake: Any, day: int | None = None) -> dict[str, dict[str, Any]]:
     clauses = "" if day is None else f"WHERE date = DATE '2026-01-{day:02}'"
-    rows = lake.query(tables.GOLD_FRAUD_PREDICTIONS, "*", clauses).to_pylist()
+    rows = lake.store.query(
+        f"SELECT * FROM {tables.GOLD_FRAUD_PREDICTIONS.name} {clauses}", tables.GOLD_FRAUD_PREDICTIONS
+    ).to_pylist()
     return {row["transaction_id"]: row for row in rows}
 
 
@@ -145,7 +147,9 @@ def test_entries_suppress_alerts_of_scores_in_the_stream_a_backtest_and_a_replay
     rows = [
         Entry(f"{rule}-{account}", rule, "account", account, account, noon, noon + timedelta(days=1), "", "ann", noon)
         for rule in ("likely", "few")
-        for account in lake.query(tables.SILVER_TRANSACTIONS, "DISTINCT account_id")["account_id"].to_pylist()
+        for account in lake.store.query(
+            f"SELECT DISTINCT account_id FROM {tables.SILVER_TRANSACTIONS.name}", tables.SILVER_TRANSACTIONS
+        )["account_id"].to_pylist()
     ]
     entries = pa.Table.from_pylist([entry.added for entry in rows], tables.SILVER_LIST_ENTRIES.schema)
     lake.writer(tables.SILVER_LIST_ENTRIES).write(entries, "append")

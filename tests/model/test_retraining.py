@@ -31,6 +31,10 @@ class Lake:
         }
         self.counts = {tables.SILVER_TRANSACTIONS.name: 1_000, tables.SILVER_VERDICTS.name: 0}
 
+    @property
+    def store(self) -> Lake:
+        return self
+
     def history(self, table: Any) -> list[Commit]:
         return self.commits[table.name]
 

@@ -15,6 +15,7 @@ import pytest
 from fraudlake import tables
 from fraudlake.detection import rule_table
 from fraudlake.errors import UsageError
+from fraudlake.lake import delta_rs_reader
 from fraudlake.model import disputed, verdicts
 from fraudlake.rules.kinds import RULE
 from fraudlake.settings.disputes import Format
@@ -49,7 +50,7 @@ def raised(lake: Any) -> Any:
 def ids(lake: Any) -> list[str]:
     """The id of the alert, and that of the shadow's."""
     of_tables = (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS)
-    return [lake.query(table, "alert_id")["alert_id"][0].as_py() for table in of_tables]
+    return [lake.store.query(f"SELECT alert_id FROM {table.name}", table)["alert_id"][0].as_py() for table in of_tables]
 
 
 def paid(lake: Any, payments: list[dict[str, Any]]) -> None:
@@ -61,7 +62,9 @@ def paid(lake: Any, payments: list[dict[str, Any]]) -> None:
 
 
 def decided(lake: Any) -> list[tuple[str, bool, str | None]]:
-    rows = lake.query(tables.SILVER_VERDICTS, "transaction_id, verdict, analyst").to_pylist()
+    rows = lake.store.query(
+        f"SELECT transaction_id, verdict, analyst FROM {tables.SILVER_VERDICTS.name}", tables.SILVER_VERDICTS
+    ).to_pylist()
     return sorted((row["transaction_id"], row["verdict"], row["analyst"]) for row in rows)
 
 
@@ -113,7 +116,9 @@ def test_payments_are_found_by_their_own_reference_and_the_rest_is_a_file_to_loa
     read_as = Format(map={"reference": "ref", "reason": "code"}, verdict="fraud", reference="row_id")
     done = verdicts.load(opened, file, read_as)
     assert (done.taken, done.known, done.unmatched, done.unknown) == (1, 0, 2, ["8", "9"])
-    loaded = opened.query(tables.SILVER_VERDICTS, "transaction_id, verdict, reason").to_pylist()
+    loaded = opened.store.query(
+        f"SELECT transaction_id, verdict, reason FROM {tables.SILVER_VERDICTS.name}", tables.SILVER_VERDICTS
+    ).to_pylist()
     assert loaded == [{"transaction_id": "t0", "verdict": True, "reason": "lost; stolen"}]
     left_out = verdicts.left_out_file(file)
     assert left_out.read_text().splitlines() == [
@@ -170,7 +175,7 @@ def test_payments_are_found_by_account_amount_and_time(lake: Any, tmp_path: Path
     assert [row[0] for row in decided(opened)] == ["t0", "t1", "t4"]
 
 
-def test_spark_finds_the_payments_that_delta_rs_finds(lake: Any) -> None:
+def test_spark_finds_the_payments_that_delta_rs_finds(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = lake(columns=json.dumps({"rowId": "bigint"}))
     paid(opened, [{"account_id": "1", "amount": 0.285, "rowId": n // 2} for n in range(4)])
     case = {"alert_ids": ["a", "b"], "transaction_ids": ["t1", "t2"], "date": MARCH_7_UTC.date()}
@@ -186,7 +191,7 @@ def test_spark_finds_the_payments_that_delta_rs_finds(lake: Any) -> None:
     columns["timestamp"] = pa.array([None] * 4 + [MARCH_7_UTC, MARCH_7_UTC], time)
     rows = pa.table(columns)
     by_delta_rs, of = disputed.payments(opened, rows, Format(reference="rowId")), Format(reference="rowId")
-    opened._is_readable = lambda table, delta: False
+    monkeypatch.setattr(delta_rs_reader, "is_readable", lambda delta: False)
     by_spark = disputed.payments(opened, rows, of)
     expected = [(0, "t0", 1), (1, "t3", 1), (2, "t1", 1), (2, "t2", 1), (3, "t2", 2), (4, "t0", 4)]
     for found in (by_delta_rs, by_spark):
@@ -215,7 +220,9 @@ def test_of_verdicts_of_one_instant_the_later_loaded_counts(
         file.write_text("transaction_id,verdict,analyst,decided_at\n" + content.replace("\n", ",2026-04-06\n"))
         verdicts.load(opened, file)
         assert verdicts.load(opened, file).taken == 0
-    written = opened.query(tables.SILVER_VERDICTS, "transaction_id, verdict, decided_at")
+    written = opened.store.query(
+        f"SELECT transaction_id, verdict, decided_at FROM {tables.SILVER_VERDICTS.name}", tables.SILVER_VERDICTS
+    )
     assert latest_of(written).to_pylist() == [{"transaction_id": "t0", "verdict": counts}]
     assert len(set(written["decided_at"].to_pylist())) == len(written)
 
@@ -261,9 +268,13 @@ def test_the_documented_query_makes_verdicts_of_a_simulations_truth(
 
     assert done.returncode == 0, done.stderr
     truth = {(row["file"], row["row"]): row for row in pq.read_table("truth").to_pylist()}
-    silver = opened.query(tables.SILVER_TRANSACTIONS, "transaction_id, source, position").to_pylist()
+    silver = opened.store.query(
+        f"SELECT transaction_id, source, position FROM {tables.SILVER_TRANSACTIONS.name}", tables.SILVER_TRANSACTIONS
+    ).to_pylist()
     known = {row["transaction_id"]: truth[row["source"], row["position"]] for row in silver}
-    given = opened.query(tables.SILVER_VERDICTS, "transaction_id, verdict, decided_at").to_pylist()
+    given = opened.store.query(
+        f"SELECT transaction_id, verdict, decided_at FROM {tables.SILVER_VERDICTS.name}", tables.SILVER_VERDICTS
+    ).to_pylist()
     assert 0.25 < len(given) / len(silver) < 0.35
     assert sum(row["verdict"] for row in given) > 50
     for row in given:

@@ -46,7 +46,7 @@ def go_on(lake: Path, number: int) -> None:
 def rows(lake: Any, table: tables.Table) -> Counter[str]:
     """The rows of a table, without when and where they were written; a sum of doubles depends on the order of rows."""
     columns = [name for name in lake.table(table).column_names if name not in WHEN_AND_WHERE]
-    found = lake.rows(table).select(columns).to_pylist()
+    found = lake.store.rows(table).select(columns).to_pylist()
     for row in found:
         row.update({name: round(row[name], 6) for name in ("amount_sum",) if name in row})
     return Counter(json.dumps(row, default=repr, sort_keys=True) for row in found)
@@ -104,10 +104,10 @@ def test_a_lake_that_was_copied_restored_and_moved_goes_on_exactly_once(
     names = [table for table in contents.TABLES if table not in ledger]
     assert {table.name: rows(other, table) - rows(one, table) for table in names} == {table.name: {} for table in names}
     assert {table.name: rows(one, table) - rows(other, table) for table in names} == {table.name: {} for table in names}
-    assert one.count(tables.SILVER_ALERTS) > 100
-    assert one.count(tables.GOLD_FRAUD_PREDICTIONS) == one.count(tables.SILVER_TRANSACTIONS) == 50_000
+    assert one.store.count(tables.SILVER_ALERTS) > 100
+    assert one.store.count(tables.GOLD_FRAUD_PREDICTIONS) == one.store.count(tables.SILVER_TRANSACTIONS) == 50_000
     assert status(other).gaps == []
-    reasons = {row["error"].partition(":")[0] for row in other.rows(tables.BRONZE_REJECTED_FILES).to_pylist()}
-    assert (reasons, other.count(tables.BRONZE_REJECTED_FILES)) == ({"it was renamed"}, len(ROUNDS[0]))
+    reasons = {row["error"].partition(":")[0] for row in other.store.rows(tables.BRONZE_REJECTED_FILES).to_pylist()}
+    assert (reasons, other.store.count(tables.BRONZE_REJECTED_FILES)) == ({"it was renamed"}, len(ROUNDS[0]))
     assert delivered(moved) == delivered(undisturbed)
     assert Registry.of(other).load("1").number == "1"

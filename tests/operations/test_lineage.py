@@ -29,7 +29,7 @@ NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 
 
 def test_every_alert_is_rebuilt_from_the_bytes_of_flinks_files(main_job: Any) -> None:
-    alerts = main_job.query(tables.SILVER_ALERTS, "*").to_pylist()
+    alerts = main_job.store.query(f"SELECT * FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS).to_pylist()
     named = defaultdict(list)
     for alert, (small, large) in zip(alerts, lineage.origins(main_job, alerts), strict=True):
         for origin, prefix in ((small, "small_"), (large, "")):
@@ -47,8 +47,9 @@ def test_every_alert_is_rebuilt_from_the_bytes_of_flinks_files(main_job: Any) ->
 
 
 def test_an_alert_is_explained_without_java(main_job: Any) -> None:
-    (alert,) = main_job.query(
-        tables.SILVER_ALERTS, "*", "WHERE account_id = '2' AND timestamp < TIMESTAMP '2000-01-01'"
+    (alert,) = main_job.store.query(
+        f"SELECT * FROM {tables.SILVER_ALERTS.name} WHERE account_id = '2' AND timestamp < TIMESTAMP '2000-01-01'",
+        tables.SILVER_ALERTS,
     ).to_pylist()
 
     shown = without_java(main_job.root, "explain", alert["alert_id"])
@@ -75,7 +76,9 @@ def test_an_alert_is_explained_without_java(main_job: Any) -> None:
 
 
 def test_a_person_reads_where_an_alert_comes_from(main_job: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    (alert,) = main_job.query(tables.SILVER_ALERTS, "*", "ORDER BY timestamp LIMIT 1").to_pylist()
+    (alert,) = main_job.store.query(
+        f"SELECT * FROM {tables.SILVER_ALERTS.name} ORDER BY timestamp LIMIT 1", tables.SILVER_ALERTS
+    ).to_pylist()
     run(main_job.root, "explain", alert["alert_id"])
     shown = capfd.readouterr().out
     assert "Account 2 paid 0.50" in shown
@@ -104,7 +107,9 @@ def test_the_commits_that_took_a_row_are_found_behind_a_compaction(lake: Callabl
     opened = lake(max_files_per_trigger=1)
     for step in (ingest.streams, refine.streams, detect.streams):
         stream.run(opened, step(opened), "available-now")
-    alert = opened.query(tables.SILVER_ALERTS, "*", "ORDER BY timestamp DESC LIMIT 1").to_pylist()[0]
+    alert = opened.store.query(
+        f"SELECT * FROM {tables.SILVER_ALERTS.name} ORDER BY timestamp DESC LIMIT 1", tables.SILVER_ALERTS
+    ).to_pylist()[0]
     assert "bronze_transactions" in maintenance.optimize(opened)
 
     shown = lineage.explain(opened, alert["alert_id"])
@@ -131,7 +136,7 @@ def test_a_message_is_named_by_topic_partition_and_offset(lake: Callable[..., An
     plain_lake.fill(opened.root, tables.BRONZE_TRANSACTIONS, *rows)
     for step in (refine.streams, detect.streams):
         stream.run(opened, step(opened), "available-now")
-    (alert,) = opened.query(tables.SILVER_ALERTS, "alert_id").to_pylist()
+    (alert,) = opened.store.query(f"SELECT alert_id FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS).to_pylist()
 
     shown = lineage.explain(opened, alert["alert_id"])
 

@@ -46,7 +46,11 @@ def daily(lake: Any) -> list[stream.Stream]:
 
 
 def counted(lake: Any) -> int:
-    return sum(lake.query(account_daily.TABLE, "transactions")["transactions"].to_pylist())
+    return sum(
+        lake.store.query(f"SELECT transactions FROM {account_daily.TABLE.name}", account_daily.TABLE)[
+            "transactions"
+        ].to_pylist()
+    )
 
 
 @dataclass
@@ -117,7 +121,7 @@ def test_files_that_a_stream_has_still_to_read_are_not_removed(maintained: Maint
     before = len(list(folder.rglob("*.parquet")))
     assert maintenance.vacuum(lake).skipped == {}
     assert len(list(folder.rglob("*.parquet"))) < before
-    assert lake.count(tables.SILVER_TRANSACTIONS) == 160
+    assert lake.store.count(tables.SILVER_TRANSACTIONS) == 160
 
 
 @pytest.fixture
@@ -148,7 +152,7 @@ def test_zorder_within_days_leaves_few_files_to_read_for_an_account(lake: Any) -
     assert maintenance.optimize(lake(target_file_size="16k", cluster_growth=0)) == ["silver_transactions"]
     assert {Path(file).parent.name for file in paths(opened) - clustered} == {"date=2026-03-08"}
     assert compacted not in paths(opened)
-    assert opened.count(tables.SILVER_TRANSACTIONS) == 20_040
+    assert opened.store.count(tables.SILVER_TRANSACTIONS) == 20_040
 
 
 def two_days(lake: Any) -> None:
@@ -157,12 +161,12 @@ def two_days(lake: Any) -> None:
 
 
 def paths(lake: Any) -> set[str]:
-    return {file.path for file in lake.files(tables.SILVER_TRANSACTIONS)}
+    return {file.path for file in lake.store.files(tables.SILVER_TRANSACTIONS)}
 
 
 def clusterings(lake: Any) -> list[list[str]]:
     """The days of each commit that clustered, the oldest first."""
-    history = reversed(lake.history(tables.SILVER_TRANSACTIONS))
+    history = reversed(lake.store.history(tables.SILVER_TRANSACTIONS))
     return [sorted(commit.days) for commit in history if commit.operation == "OPTIMIZE"]
 
 
@@ -175,7 +179,7 @@ def test_only_the_day_that_has_grown_is_clustered_again(lake: Any) -> None:
     land(opened, [Row(f"{i:03}", MARCH_7 + DAY + i, 20.0, "part-1", i) for i in range(500)])
     assert maintenance.optimize(opened) == ["silver_transactions"]
     assert clusterings(opened) == [["2026-03-07", "2026-03-08"], ["2026-03-08"]]
-    assert opened.count(tables.SILVER_TRANSACTIONS) == 2500
+    assert opened.store.count(tables.SILVER_TRANSACTIONS) == 2500
 
 
 @pytest.mark.usefixtures("only_silver")
@@ -186,7 +190,7 @@ def test_two_that_optimize_at_once_do_the_work_once(lake: Any) -> None:
         at_once = [pool.submit(maintenance.optimize, lake(target_file_size="4k")) for _ in range(2)]
     assert sorted(len(one.result()) for one in at_once) == [0, 1]
     assert clusterings(opened) == [["2026-03-07", "2026-03-08"]]
-    assert opened.count(tables.SILVER_TRANSACTIONS) == 2000
+    assert opened.store.count(tables.SILVER_TRANSACTIONS) == 2000
 
 
 def test_the_failure_of_a_table_is_reported_and_keeps_no_other_from_being_optimized(
@@ -261,7 +265,7 @@ def test_the_call_after_a_kill_between_two_days_does_the_other_one(lake: Any) ->
     assert "silver_transactions" in maintenance.optimize(opened)
     assert sorted(clusterings(opened)) == [["2026-03-07"], ["2026-03-08"]]
     assert "silver_transactions" not in maintenance.optimize(opened)
-    assert opened.count(tables.SILVER_TRANSACTIONS) == 2000
+    assert opened.store.count(tables.SILVER_TRANSACTIONS) == 2000
 
 
 @pytest.mark.long
@@ -285,12 +289,12 @@ def test_a_liquid_table_that_another_one_clustered_is_left_alone(lake: Any, monk
         opened.writer(tables.SILVER_TRANSACTIONS).append(opened.session.createDataFrame(silver(rows(number))))
     opened.spark.sql("OPTIMIZE silver_transactions")
     assert maintenance.optimize(opened) == []
-    histories = {"silver_transactions": opened.history(tables.SILVER_TRANSACTIONS)}
+    histories = {"silver_transactions": opened.store.history(tables.SILVER_TRANSACTIONS)}
 
     def ask_again(table: tables.Table) -> None:
         raise AssertionError(table.name)
 
-    monkeypatch.setattr(opened, "history", ask_again)
+    monkeypatch.setattr(opened.store, "history", ask_again)
     assert maintenance.optimize(opened, histories=histories) == []
 
 
@@ -301,12 +305,12 @@ def test_what_was_compacted_on_the_way_is_still_clustered(lake: Any, monkeypatch
     opened = lake(target_file_size="16k")
     for _ in range(2):
         land(opened, rows(0))
-    last = opened.history(tables.SILVER_TRANSACTIONS)[0]
+    last = opened.store.history(tables.SILVER_TRANSACTIONS)[0]
     assert (last.operation, last.is_clustered) == ("OPTIMIZE", False)
     opened = lake(target_file_size="1k")
     assert maintenance.optimize(opened) == ["silver_transactions"]
     assert maintenance.optimize(opened) == []
-    assert opened.count(tables.SILVER_TRANSACTIONS) == 80
+    assert opened.store.count(tables.SILVER_TRANSACTIONS) == 80
 
 
 @pytest.mark.long
@@ -318,7 +322,7 @@ def test_new_tables_of_a_liquid_lake_are_clustered_instead_of_partitioned(lake: 
     for number in range(2):
         opened.writer(tables.SILVER_TRANSACTIONS).append(opened.session.createDataFrame(silver(rows(number))))
     assert maintenance.optimize(opened) == ["silver_transactions"]
-    assert opened.count(tables.SILVER_TRANSACTIONS) == 80
+    assert opened.store.count(tables.SILVER_TRANSACTIONS) == 80
 
 
 @pytest.mark.usefixtures("only_silver")
@@ -336,10 +340,15 @@ def test_the_same_queries_read_the_same_rows_in_either_layout(lake: Any) -> None
         by_spark = opened.spark.sql(f"SELECT account_id, position, amount FROM silver_transactions {where}")
         seen.append(
             (
-                opened.query(tables.SILVER_TRANSACTIONS, "account_id, position, amount", where).to_pylist(),
+                opened.store.query(
+                    f"SELECT account_id, position, amount FROM {tables.SILVER_TRANSACTIONS.name} {where}",
+                    tables.SILVER_TRANSACTIONS,
+                ).to_pylist(),
                 [row.asDict() for row in by_spark.collect()],
-                opened.query(
-                    tables.SILVER_TRANSACTIONS, "date, count(*) AS rows, sum(amount) AS sum", figures
+                opened.store.query(
+                    "SELECT date, count(*) AS rows, sum(amount) AS sum "
+                    f"FROM {tables.SILVER_TRANSACTIONS.name} {figures}",
+                    tables.SILVER_TRANSACTIONS,
                 ).to_pylist(),
             )
         )
@@ -359,9 +368,9 @@ def test_spark_is_not_asked_to_remove_files_if_there_are_none(lake: Any) -> None
     maintenance.optimize(opened)
     folder = opened.root / "tables" / "silver_transactions" / "date=2026-03-07"
     week = timedelta(days=7)
-    assert not opened.may_have_unused_files(tables.SILVER_TRANSACTIONS, week)
-    assert opened.may_have_unused_files(tables.SILVER_TRANSACTIONS, timedelta(0))
+    assert not opened.store.may_have_unused_files(tables.SILVER_TRANSACTIONS, week)
+    assert opened.store.may_have_unused_files(tables.SILVER_TRANSACTIONS, timedelta(0))
     (folder / "killed.parquet").write_bytes(b"half")
-    assert not opened.may_have_unused_files(tables.SILVER_TRANSACTIONS, week)
+    assert not opened.store.may_have_unused_files(tables.SILVER_TRANSACTIONS, week)
     os.utime(folder / "killed.parquet", (old, old))
-    assert opened.may_have_unused_files(tables.SILVER_TRANSACTIONS, week)
+    assert opened.store.may_have_unused_files(tables.SILVER_TRANSACTIONS, week)

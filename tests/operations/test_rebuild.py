@@ -19,6 +19,7 @@ from fraudlake.detection.list_entries import Entry
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.gold import account_daily, alert_windows
 from fraudlake.lake import Lake
+from fraudlake.lake.store import Snapshot
 from fraudlake.operations import rebuild as rebuilding
 from fraudlake.operations import retention
 from fraudlake.operations.rebuild import Changes, Rebuilt, rebuild
@@ -87,16 +88,19 @@ def filled(three_days: Path, lake: Callable[..., Any], landing: Path) -> Any:
 
 
 def alerts(lake: Any, version: int | None = None) -> list[str]:
-    rows = lake.query(tables.SILVER_ALERTS, "timestamp", version=version)
+    read = tables.SILVER_ALERTS if version is None else Snapshot(tables.SILVER_ALERTS, version)
+    rows = lake.store.query(f"SELECT timestamp FROM {read.name}", read)
     return sorted(f"{time:%F %T}" for time in rows["timestamp"].to_pylist())
 
 
 def detected(lake: Any) -> dict[str, datetime]:
-    return {row["alert_id"]: row["detected_at"] for row in lake.rows(tables.SILVER_ALERTS).to_pylist()}
+    return {row["alert_id"]: row["detected_at"] for row in lake.store.rows(tables.SILVER_ALERTS).to_pylist()}
 
 
 def account_days(lake: Any) -> list[tuple[str, str, int, int]]:
-    rows = lake.query(account_daily.TABLE, "account_id, date, transactions, alerts").to_pylist()
+    rows = lake.store.query(
+        f"SELECT account_id, date, transactions, alerts FROM {account_daily.TABLE.name}", account_daily.TABLE
+    ).to_pylist()
     return sorted((row["account_id"], str(row["date"]), row["transactions"], row["alerts"]) for row in rows)
 
 
@@ -204,18 +208,18 @@ def test_a_replay_suppresses_what_the_stream_has_suppressed(lake: Callable[..., 
     raised = [alert for alert in ALERTS if alert != "2026-03-07 12:00:01"]
     assert alerts(opened) == raised
     assert ("1", "2026-03-07", 3, 1) in account_days(opened)
-    (held,) = opened.rows(tables.SILVER_SUPPRESSED_ALERTS).to_pylist()
+    (held,) = opened.store.rows(tables.SILVER_SUPPRESSED_ALERTS).to_pylist()
     assert (held["entry_id"], f"{held['timestamp']:%F %T}", held["is_shadow"]) == ("e1", "2026-03-07 12:00:01", False)
 
     done = rebuild(opened, DAY_7, DAY_7, apply=True)
     assert (counts(done)["alerts"], counts(done)["suppressed_alerts"]) == ((0, 0, 2), (0, 0, 1))
-    assert opened.rows(tables.SILVER_SUPPRESSED_ALERTS).to_pylist() == [held]
+    assert opened.store.rows(tables.SILVER_SUPPRESSED_ALERTS).to_pylist() == [held]
 
     # Somebody changes the past by hand.
     fill(opened.root, tables.SILVER_LIST_ENTRIES, entry.ended(morning + timedelta(hours=6), "", "bob", morning))
     assert counts(rebuild(opened, DAY_7, DAY_7, apply=True))["suppressed_alerts"] == (0, 1, 0)
     assert alerts(opened) == ALERTS
-    assert opened.count(tables.SILVER_SUPPRESSED_ALERTS) == 0
+    assert opened.store.count(tables.SILVER_SUPPRESSED_ALERTS) == 0
     assert ("1", "2026-03-07", 3, 2) in account_days(opened)
     assert status(opened).gaps == []
 
@@ -250,7 +254,9 @@ def test_alerts_of_every_kind_of_rule_follow_even_behind_the_days(
     opened = lake(**same, warn=("amount_is_positive",))
     done = rebuild(opened, DAY_7, DAY_7, apply=True)
     assert counts(done)["alerts"] == (3, 1, 1)
-    raised = opened.query(tables.SILVER_ALERTS, "rule, timestamp").to_pylist()
+    raised = opened.store.query(
+        f"SELECT rule, timestamp FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS
+    ).to_pylist()
     assert sorted((row["rule"], f"{row['timestamp']:%F %T}") for row in raised) == [
         ("burst", "2026-03-08 00:20:00"),
         ("rising", "2026-03-07 11:00:00"),

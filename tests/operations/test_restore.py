@@ -31,7 +31,7 @@ def positions(lake: Any, version: int | None = None) -> list[int]:
 
 
 def alerted(lake: Any) -> list[str]:
-    return sorted(row["transaction_id"] for row in lake.rows(tables.SILVER_ALERTS).to_pylist())
+    return sorted(row["transaction_id"] for row in lake.store.rows(tables.SILVER_ALERTS).to_pylist())
 
 
 def delete(lake: Any, condition: str) -> None:
@@ -41,19 +41,22 @@ def delete(lake: Any, condition: str) -> None:
 def test_a_restored_table_has_the_rows_of_the_version_and_the_present_one_stays_readable(lake: Any) -> None:
     opened = lake()
     land(opened, pair("1", 0))
-    wanted = opened.version(tables.SILVER_TRANSACTIONS)
+    wanted = opened.store.version(tables.SILVER_TRANSACTIONS)
     land(opened, pair("2", 2))
-    present = opened.version(tables.SILVER_TRANSACTIONS)
+    present = opened.store.version(tables.SILVER_TRANSACTIONS)
     done = restore(opened, "silver_transactions", wanted)
     # If the table is compacted automatically, another version follows.
-    assert (done.version_before, done.version_after) == (present, opened.version(tables.SILVER_TRANSACTIONS))
+    assert (done.version_before, done.version_after) == (present, opened.store.version(tables.SILVER_TRANSACTIONS))
     assert (done.rows_before, done.rows_after) == (4, 2)
     assert positions(opened) == [0, 1]
     assert positions(opened, done.version_before) == [0, 1, 2, 3]
-    before = (opened.identity(tables.SILVER_TRANSACTIONS), opened.detail(tables.SILVER_TRANSACTIONS).properties)
+    before = (
+        opened.store.identity(tables.SILVER_TRANSACTIONS),
+        opened.store.detail(tables.SILVER_TRANSACTIONS).properties,
+    )
     assert restore(opened, "silver_transactions", present).rows_after == 4
     assert positions(opened) == [0, 1, 2, 3]
-    detail = opened.detail(tables.SILVER_TRANSACTIONS)
+    detail = opened.store.detail(tables.SILVER_TRANSACTIONS)
     assert (detail.id, detail.properties) == before
     assert detail.partition_columns == ("date",)
 
@@ -71,7 +74,7 @@ def test_streams_go_on_and_read_no_row_twice(lake: Any, deleted: str) -> None:
     opened = lake()
     detected(opened, pair("1", 0), pair("2", 2))
     assert alerted(opened) == ["part-0-1", "part-0-3"]
-    version = opened.version(tables.SILVER_TRANSACTIONS)
+    version = opened.store.version(tables.SILVER_TRANSACTIONS)
     delete(opened, deleted)
     restore(opened, "silver_transactions", version, allow_streams=True)
     assert positions(opened) == [0, 1, 2, 3]
@@ -109,7 +112,7 @@ def test_a_time_names_the_version_that_the_table_had_then(lake: Any) -> None:
     opened = lake()
     land(opened, pair("1", 0))
     land(opened, pair("2", 2))
-    commits = {commit.version: commit.at for commit in opened.history(tables.SILVER_TRANSACTIONS)}
+    commits = {commit.version: commit.at for commit in opened.store.history(tables.SILVER_TRANSACTIONS)}
     assert restore(opened, "silver_transactions", None, commits[2] - timedelta(milliseconds=1)).version == 1
     with pytest.raises(UsageError, match="no version at 2001-01-01 00:00:00 UTC: its oldest, 0"):
         restore(opened, "silver_transactions", None, datetime(2001, 1, 1, tzinfo=UTC))
@@ -124,11 +127,11 @@ def test_a_version_whose_files_are_gone_is_refused_and_nothing_changes(lake: Any
         f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 0 seconds')"
     )
     opened.spark.sql(f"VACUUM {name}")
-    before = opened.version(tables.SILVER_TRANSACTIONS)
+    before = opened.store.version(tables.SILVER_TRANSACTIONS)
     with pytest.raises(FraudlakeError, match="version 1 of silver_transactions cannot be read any more") as refused:
         restore(opened, name, 1)
     assert "\n" not in str(refused.value)
-    assert (positions(opened), opened.version(tables.SILVER_TRANSACTIONS)) == ([1], before)
+    assert (positions(opened), opened.store.version(tables.SILVER_TRANSACTIONS)) == ([1], before)
 
 
 @pytest.mark.parametrize(
@@ -152,10 +155,10 @@ def test_a_mistake_is_one_line(lake: Any, fraudlake_here: FraudlakeHere, argumen
 def test_the_command_prints_versions_and_rows(lake: Any, fraudlake_here: FraudlakeHere) -> None:
     opened = lake()
     land(opened, pair("1", 0))
-    present = opened.version(tables.SILVER_TRANSACTIONS)
+    present = opened.store.version(tables.SILVER_TRANSACTIONS)
     done = fraudlake_here("--lake", str(opened.root), "--json", "restore", "silver_transactions", "--version", "0")
     assert done.returncode == 0, done.stderr
-    versions = f'"version_before": {present}, "version_after": {opened.version(tables.SILVER_TRANSACTIONS)}'
+    versions = f'"version_before": {present}, "version_after": {opened.store.version(tables.SILVER_TRANSACTIONS)}'
     assert done.stdout == (
         f'{{"table": "silver_transactions", "version": 0, {versions}, "rows_before": 2, "rows_after": 0}}\n'
     )

@@ -16,6 +16,7 @@ from fraudlake import tables
 from fraudlake.gold import account_daily
 from fraudlake.lake import Lake
 from fraudlake.lake.commit import Commit
+from fraudlake.lake.spark_store import SparkStore
 from fraudlake.lake.writer import Writer
 from fraudlake.operations import maintenance, retention
 from fraudlake.operations.restore import restore
@@ -65,20 +66,25 @@ def filled(two_days: Path, lake: Callable[..., Any], landing: Path) -> Any:
 
 
 def days(lake: Any, table: tables.Table, time: str = "date") -> list[str]:
-    return sorted(str(day) for day in lake.query(table, f"CAST({time} AS DATE) AS day")["day"].to_pylist())
+    return sorted(
+        str(day)
+        for day in lake.store.query(f"SELECT CAST({time} AS DATE) AS day FROM {table.name}", table)["day"].to_pylist()
+    )
 
 
 def alerts(lake: Any) -> list[str]:
-    return sorted(f"{row['timestamp']:%F %T}" for row in lake.rows(tables.SILVER_ALERTS).to_pylist())
+    return sorted(f"{row['timestamp']:%F %T}" for row in lake.store.rows(tables.SILVER_ALERTS).to_pylist())
 
 
 def account_days(lake: Any) -> list[tuple[str, str, int, int]]:
-    rows = lake.query(account_daily.TABLE, "account_id, date, transactions, alerts").to_pylist()
+    rows = lake.store.query(
+        f"SELECT account_id, date, transactions, alerts FROM {account_daily.TABLE.name}", account_daily.TABLE
+    ).to_pylist()
     return sorted((row["account_id"], str(row["date"]), row["transactions"], row["alerts"]) for row in rows)
 
 
 def noted(lake: Any) -> list[tuple[str, int]]:
-    return sorted((row["table_name"], row["rows"]) for row in lake.rows(tables.GOLD_ROW_REMOVALS).to_pylist())
+    return sorted((row["table_name"], row["rows"]) for row in lake.store.rows(tables.GOLD_ROW_REMOVALS).to_pylist())
 
 
 def test_old_rows_leave_and_are_counted_and_the_layers_still_add_up(filled: Any) -> None:
@@ -86,7 +92,7 @@ def test_old_rows_leave_and_are_counted_and_the_layers_still_add_up(filled: Any)
     shortened = {"bronze_transactions": 3, "silver_transactions": 2, "silver_quarantine": 1}
     assert retention.remove_old_rows(filled, histories) == shortened
     assert not shortened.keys() & histories.keys()  # they are outdated
-    assert histories["silver_alerts"] == filled.history(tables.SILVER_ALERTS)
+    assert histories["silver_alerts"] == filled.store.history(tables.SILVER_ALERTS)
     assert days(filled, tables.BRONZE_TRANSACTIONS) == ["2026-03-08"] * 3 + ["None"]
     assert days(filled, tables.SILVER_TRANSACTIONS) == ["2026-03-08"] * 2
     assert days(filled, tables.SILVER_QUARANTINE, "dt") == ["2026-03-08", "None"]
@@ -145,7 +151,7 @@ def test_a_removal_that_was_cut_before_it_was_noted_is_counted_and_noted_once(
 
 @pytest.mark.long
 def test_a_restore_brings_rows_back_and_they_do_not_count_as_removed(filled: Any) -> None:
-    version = filled.version(tables.SILVER_TRANSACTIONS)
+    version = filled.store.version(tables.SILVER_TRANSACTIONS)
     retention.remove_old_rows(filled)
     assert restore(filled, "silver_transactions", version, allow_streams=True).rows_after == 4
     assert status(filled).removed == {"bronze_transactions": 3, "silver_quarantine": 1}
@@ -174,8 +180,8 @@ def test_old_rows_of_every_table_that_may_have_a_limit_are_found_by_both_engines
     for name in retention._OLD:
         table = next(table for table in retention.contents.TABLES if table.name == name)
         condition = retention.old_rows(table, date(2026, 3, 8))
-        assert opened.query(table, "count(*) AS total", f"WHERE {condition}").to_pylist() == [{"total": 0}]
-        assert Lake.query(opened, table, "count(*) AS total", f"WHERE {condition}").to_pylist() == [{"total": 0}]
+        assert opened.store.count(table, condition) == 0
+        assert SparkStore(opened).count(table, condition) == 0
 
 
 @pytest.mark.parametrize(

@@ -118,10 +118,10 @@ def test_rows_that_were_deleted_by_hand_are_named_with_what_brings_them_back(lak
     for step in (ingest.streams, refine.streams):
         stream.run(opened, step(opened), "available-now")
     assert status(opened).gaps == []
-    version = opened.version(tables.SILVER_TRANSACTIONS)
+    version = opened.store.version(tables.SILVER_TRANSACTIONS)
     opened.spark.sql("DELETE FROM silver_transactions WHERE account_id = '2'")
     (gap,) = status(opened).gaps
-    left = opened.count(tables.SILVER_TRANSACTIONS)
+    left = opened.store.count(tables.SILVER_TRANSACTIONS)
     assert gap.startswith(f"bronze holds 10 rows but silver and quarantine together {left}: version {version + 1} of ")
     assert f"'fraudlake restore silver_transactions --version {version} --allow-streams'" in gap
     assert "fraudlake replay --from DAY --to DAY --apply" in gap
@@ -130,7 +130,7 @@ def test_rows_that_were_deleted_by_hand_are_named_with_what_brings_them_back(lak
     run(opened.root, "restore", "silver_transactions", "--version", str(version), "--allow-streams")
     assert status(opened).gaps == []
 
-    version = opened.version(tables.BRONZE_TRANSACTIONS)
+    version = opened.store.version(tables.BRONZE_TRANSACTIONS)
     opened.spark.sql("DELETE FROM bronze_transactions WHERE accountId = '2'")
     gaps = status(opened).gaps
     assert gaps[0].startswith(f"10 rows landed and were read, but bronze holds {left}: version {version + 1} of bronze")

@@ -16,6 +16,7 @@ from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import Lake
 from fraudlake.lake.local import LocalLake
+from fraudlake.lake.spark_store import SparkStore
 from fraudlake.operations.status import status
 from fraudlake.quarantine import replay
 from fraudlake.streams import refine, stream
@@ -69,12 +70,16 @@ def broken(refined: Lake, lake: Callable[..., Lake], tmp_path: Path) -> Lake:
 
 
 def silver(lake: Lake) -> list[tuple[int, float, list[str] | None]]:
-    rows = lake.query(tables.SILVER_TRANSACTIONS, "*", "ORDER BY position").to_pylist()
+    rows = lake.store.query(
+        f"SELECT * FROM {tables.SILVER_TRANSACTIONS.name} ORDER BY position", tables.SILVER_TRANSACTIONS
+    ).to_pylist()
     return [(row["position"], row["amount"], row["warnings"]) for row in rows]
 
 
 def quarantine(lake: Lake) -> list[tuple[int, list[str]]]:
-    rows = lake.query(tables.SILVER_QUARANTINE, "*", "ORDER BY _source_row").to_pylist()
+    rows = lake.store.query(
+        f"SELECT * FROM {tables.SILVER_QUARANTINE.name} ORDER BY _source_row", tables.SILVER_QUARANTINE
+    ).to_pylist()
     return [(row["_source_row"], row["reasons"]) for row in rows]
 
 
@@ -94,17 +99,18 @@ def test_a_time_in_seconds_is_taken_once_it_is_mended(lake: Callable[..., Lake])
     mended = "dt=timestamp_micros(1000 * unix_micros(dt))"
     run(opened, "quarantine", "--replay", "--rule", "timestamp_is_not_in_seconds", "--set", mended)
 
-    taken = opened.query(tables.SILVER_TRANSACTIONS, "*").to_pylist()
+    taken = opened.store.query(
+        f"SELECT * FROM {tables.SILVER_TRANSACTIONS.name}", tables.SILVER_TRANSACTIONS
+    ).to_pylist()
     assert [(row["position"], row["timestamp"]) for row in taken] == [(1, NOON)]
-    assert opened.query(tables.SILVER_QUARANTINE, "*").num_rows == 0
+    assert opened.store.query(f"SELECT * FROM {tables.SILVER_QUARANTINE.name}", tables.SILVER_QUARANTINE).num_rows == 0
 
 
 @pytest.fixture(params=["delta-rs", pytest.param("spark", marks=pytest.mark.long)])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """What reads the tables: delta-rs, or Spark as in a workspace."""
     if request.param == "spark":
-        monkeypatch.setattr(LocalLake, "query", Lake.query)
-        monkeypatch.setattr(LocalLake, "union", Lake.union)
+        monkeypatch.setattr(LocalLake, "store", property(SparkStore))
     return str(request.param)
 
 

@@ -38,12 +38,14 @@ def refine_all(lake: Lake) -> None:
 
 
 def silver(lake: Lake) -> list[tuple[str, int]]:
-    rows = lake.query(tables.SILVER_TRANSACTIONS, "source, position").to_pylist()
+    rows = lake.store.query(
+        f"SELECT source, position FROM {tables.SILVER_TRANSACTIONS.name}", tables.SILVER_TRANSACTIONS
+    ).to_pylist()
     return sorted((row["source"], row["position"]) for row in rows)
 
 
 def quarantine(lake: Lake) -> list[tuple[str, int, list[str]]]:
-    rows = lake.rows(tables.SILVER_QUARANTINE).to_pylist()
+    rows = lake.store.rows(tables.SILVER_QUARANTINE).to_pylist()
     rows.sort(key=lambda row: (row["_source_file"], row["_source_row"], row["amount"], len(row["reasons"])))
     return [(row["_source_file"], row["_source_row"], row["reasons"]) for row in rows]
 

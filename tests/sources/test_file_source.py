@@ -127,11 +127,15 @@ def ingest_all(lake: Any, **arguments: Any) -> None:
 
 
 def amounts(lake: Any) -> list[float]:
-    return sorted(lake.query(tables.BRONZE_TRANSACTIONS, "amount")["amount"].to_pylist())
+    return sorted(
+        lake.store.query(f"SELECT amount FROM {tables.BRONZE_TRANSACTIONS.name}", tables.BRONZE_TRANSACTIONS)[
+            "amount"
+        ].to_pylist()
+    )
 
 
 def rejected(lake: Any) -> dict[str, str]:
-    rows = lake.rows(tables.BRONZE_REJECTED_FILES).to_pylist()
+    rows = lake.store.rows(tables.BRONZE_REJECTED_FILES).to_pylist()
     errors = {Path(row["path"]).relative_to(landing_folder(lake).path).as_posix(): row["error"] for row in rows}
     assert len(errors) == len(rows)
     return errors
@@ -140,7 +144,7 @@ def rejected(lake: Any) -> dict[str, str]:
 def reconciles(lake: Any) -> bool:
     """What ``status`` says of landed rows; all that it counts takes a workspace's lake ten seconds."""
     landed = file_source.landed(lake)
-    return landed.rows == lake.count(tables.BRONZE_TRANSACTIONS) and not landed.waiting_files
+    return landed.rows == lake.store.count(tables.BRONZE_TRANSACTIONS) and not landed.waiting_files
 
 
 def test_every_row_of_the_corpus_is_accounted_for(lake: Open, landing: Path, kind_of_lake: str) -> None:
@@ -228,7 +232,7 @@ def test_a_file_rewritten_after_it_was_read_is_reported_once_and_not_read_again(
         ingest_all(opened, retry_rejected=True)
         assert amounts(opened) == [1.0]
         assert "rewritten after it was ingested" in rejected(opened)["part-0"]
-        assert opened.count(tables.BRONZE_FILES) == 2
+        assert opened.store.count(tables.BRONZE_FILES) == 2
         assert reconciles(opened)
 
 
@@ -367,10 +371,10 @@ def test_a_file_is_the_same_whatever_its_time_and_inode(lake: Open, landing: Pat
         ingest_all(lake())
     opened = lake()
     assert (amounts(opened), rejected(opened)) == ([1.0, 2.0], {})
-    entries = opened.count(tables.BRONZE_FILES)
+    entries = opened.store.count(tables.BRONZE_FILES)
     assert entries == 4
     ingest_all(opened)
-    assert opened.count(tables.BRONZE_FILES) == entries
+    assert opened.store.count(tables.BRONZE_FILES) == entries
     content = bytearray(content)
     content[20] ^= 1  # as many bytes, and the same footer
     (landing / "part-0").write_bytes(content)
@@ -638,7 +642,7 @@ def test_files_are_appended_once(lake: Open, landing: Path, monkeypatch: pytest.
         calls.append(number)
         if len(calls) == 1 and fault == "another process":
             other = FileSource()  # as it is where it began before there were any entries
-            other.application = opened.identity(tables.BRONZE_FILES)
+            other.application = opened.store.identity(tables.BRONZE_FILES)
             other._ingest(opened, files[:1])
         append(self, files, number)
         if len(calls) == 1 and fault != "another process":

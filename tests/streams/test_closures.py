@@ -67,7 +67,7 @@ def test_what_streams_pickle_does_not_grow_with_a_lake(lake: Callable[..., Lake]
     sizes = []
     for folder, rows in (("small", 600), ("large", 3000)):
         opened = begun(lake, folder, rows)
-        assert opened.count(tables.GOLD_FRAUD_PREDICTIONS) == rows
+        assert opened.store.count(tables.GOLD_FRAUD_PREDICTIONS) == rows
         rule_table.apply(opened, [(rule(DEAR), "live"), (rule(BUSY), "live")], "test", None)
         decide(opened, [(n, True, n + 30) for n in range(1, rows, 3)])
         warm, verdicts = detect.streams(opened)[0], score.streams(opened)[0]

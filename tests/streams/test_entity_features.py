@@ -93,7 +93,9 @@ def scored(lake: Lake) -> dict[str, dict[str, Any]]:
     """Score what is new; return the stream's features of all transactions."""
     stream.run(lake, score.streams(lake)[:1], "available-now")
     names = ["transaction_id", *features.names(lake.settings)]
-    rows = lake.query(tables.GOLD_FRAUD_PREDICTIONS, ", ".join(names)).to_pylist()
+    rows = lake.store.query(
+        f"SELECT {', '.join(names)} FROM {tables.GOLD_FRAUD_PREDICTIONS.name}", tables.GOLD_FRAUD_PREDICTIONS
+    ).to_pylist()
     return {row["transaction_id"]: row for row in rows}
 
 
@@ -104,15 +106,19 @@ def measure(lake: Lake) -> None:
 
 def quality(lake: Lake) -> dict[Any, tuple[int, int]]:
     """Transactions and frauds by day, as the stream has measured them."""
-    rows = lake.query(tables.GOLD_PREDICTION_QUALITY, "*").to_pylist()
+    rows = lake.store.query(
+        f"SELECT * FROM {tables.GOLD_PREDICTION_QUALITY.name}", tables.GOLD_PREDICTION_QUALITY
+    ).to_pylist()
     assert {row["judged_by"] for row in rows} == {"chargebacks"}
     return {row["date"]: (row["transactions"], row["fraud"]) for row in rows}
 
 
 def expected_quality(lake: Lake) -> dict[Any, tuple[int, int]]:
     """Count by day what is known at the time of the newest transaction: verdicts, and what is old enough."""
-    rows = lake.query(tables.SILVER_TRANSACTIONS, "transaction_id, timestamp, date").to_pylist()
-    decided = {row["transaction_id"]: row["verdict"] for row in lake.rows(tables.SILVER_VERDICTS).to_pylist()}
+    rows = lake.store.query(
+        f"SELECT transaction_id, timestamp, date FROM {tables.SILVER_TRANSACTIONS.name}", tables.SILVER_TRANSACTIONS
+    ).to_pylist()
+    decided = {row["transaction_id"]: row["verdict"] for row in lake.store.rows(tables.SILVER_VERDICTS).to_pylist()}
     until = max(row["timestamp"] for row in rows) - lake.settings.genuine_after
     counts: dict[Any, tuple[int, int]] = {}
     for row in rows:
@@ -127,8 +133,14 @@ def of_history(lake: Lake, verdicts: str = "") -> dict[str, dict[str, Any]]:
     """The features of all transactions, computed at once in this process, with their whole history."""
     names = ["transaction_id", *features.names(lake.settings)]
     schema = tables.schema(features.computed_columns(lake.settings))
-    silver = lake.query(tables.SILVER_TRANSACTIONS, ", ".join(history.columns_read(lake.settings)))
-    given = lake.query(tables.SILVER_VERDICTS, "transaction_id, verdict, decided_at", verdicts)
+    silver = lake.store.query(
+        f"SELECT {', '.join(history.columns_read(lake.settings))} FROM {tables.SILVER_TRANSACTIONS.name}",
+        tables.SILVER_TRANSACTIONS,
+    )
+    given = lake.store.query(
+        f"SELECT transaction_id, verdict, decided_at FROM {tables.SILVER_VERDICTS.name} {verdicts}",
+        tables.SILVER_VERDICTS,
+    )
     found = features.of_table(silver, (), lambda rows: rows, schema, lake.settings, given)
     return {row["transaction_id"]: row for row in found.select(names).to_pylist()}
 
@@ -171,7 +183,7 @@ def test_the_stream_has_the_features_of_the_history_and_a_new_one_starts_warm(
 
     def outdated(seen: score._SeenVerdicts, lake: Lake, is_whole: bool) -> Any:
         known = take_up(seen, lake, is_whole)
-        if lake.count(tables.SILVER_VERDICTS) == len(on):
+        if lake.store.count(tables.SILVER_VERDICTS) == len(on):
             decide(lake, [(n, n % 2 == 1, 1100 + n % 150) for n in on if n % 5 == 0])
         return known
 
@@ -233,7 +245,7 @@ def test_a_killed_micro_batch_takes_up_a_new_feature_and_new_verdicts_once(
     add(opened, transactions(900, 1000))
     with killed_after(int(is_written), monkeypatch), pytest.raises(FraudlakeError, match="killed"):
         scored(opened)
-    assert (opened.count(tables.GOLD_FRAUD_PREDICTIONS) == 1000) == is_written
+    assert (opened.store.count(tables.GOLD_FRAUD_PREDICTIONS) == 1000) == is_written
     add(opened, transactions(1000, 1100))
     new = {row["transaction_id"] for row in transactions(900, 1100).to_pylist()}
     found, truth = scored(opened), of_history(opened)
@@ -282,12 +294,16 @@ def test_of_chargebacks_the_stream_has_the_features_of_the_history_and_flinks_fr
     measure(opened)
     assert quality(opened) == expected_quality(opened)
     # Spark computes the figures of many rows.
-    dates = opened.query(tables.GOLD_FRAUD_PREDICTIONS, "DISTINCT date")["date"].to_pylist()
+    dates = opened.store.query(
+        f"SELECT DISTINCT date FROM {tables.GOLD_FRAUD_PREDICTIONS.name}", tables.GOLD_FRAUD_PREDICTIONS
+    )["date"].to_pylist()
     few, many = (
         compute(opened, dates, {}, prediction_figures.genuine_until(opened))[0].sort_by("date")
         for compute in (prediction_figures._of_few, prediction_figures._of_many)
     )
     assert len(few) and few.equals(many)
     # The label of the predictions is that of the payload.
-    stored = opened.query(tables.GOLD_FRAUD_PREDICTIONS, "transaction_id, label").to_pylist()
+    stored = opened.store.query(
+        f"SELECT transaction_id, label FROM {tables.GOLD_FRAUD_PREDICTIONS.name}", tables.GOLD_FRAUD_PREDICTIONS
+    ).to_pylist()
     assert {row["transaction_id"]: row["label"] for row in stored} == {f"t{n}": labels[n] for n in range(1500)}

@@ -37,9 +37,9 @@ def test_streams_over_what_is_there_all_come_to_their_end(lake: Callable[..., La
     aggregates = aggregate.streams(opened)
     done = stream.run(opened, aggregates, "available-now")
     assert [(result.step, result.rows) for result in done] == [("account_daily", 13)]
-    assert opened.count(account_daily.TABLE) == 4
-    assert opened.count(detector_agreement.TABLE) == 1
-    assert opened.count(account_tiles.TABLE) > 0
+    assert opened.store.count(account_daily.TABLE) == 4
+    assert opened.store.count(detector_agreement.TABLE) == 1
+    assert opened.store.count(account_tiles.TABLE) > 0
     # A workspace keeps the files of these tables for longer.
     streams = [*refine.streams(opened), *detect.streams(opened), *aggregates]
     assert {table.name for one in streams for table in one.reads} <= tables.STREAMED
@@ -146,9 +146,9 @@ def test_what_fails_because_it_is_stopped_is_no_failure_and_is_repeated(
     (refining,) = refine.streams(opened)
     with pytest.raises(StoppedError, match="stopped by SIGTERM"):
         stream.run(opened, [dataclasses.replace(refining, write=stopped)], "available-now")
-    assert opened.count(tables.SILVER_TRANSACTIONS) == 0
+    assert opened.store.count(tables.SILVER_TRANSACTIONS) == 0
     stream.run(opened, [refining], "available-now")
-    assert opened.count(tables.SILVER_TRANSACTIONS) == 10
+    assert opened.store.count(tables.SILVER_TRANSACTIONS) == 10
 
 
 @pytest.mark.parametrize(("trigger", "ends_by_itself"), [("available-now", True), ("continuous", False)])
@@ -167,11 +167,11 @@ def test_a_signal_ends_a_stream_after_the_micro_batch_that_is_under_way(
 
     with pytest.raises(StoppedError) if ends_by_itself else contextlib.nullcontext():
         stream.run(opened, [dataclasses.replace(ingesting, write=signalled, after=lambda: None)], trigger)
-    assert opened.count(tables.BRONZE_TRANSACTIONS) == 10
+    assert opened.store.count(tables.BRONZE_TRANSACTIONS) == 10
     assert opened.checkpoint("ingest").next_batch == 1
 
     stream.run(opened, ingest.streams(opened), "available-now")
-    assert opened.count(tables.BRONZE_TRANSACTIONS) == 30
+    assert opened.store.count(tables.BRONZE_TRANSACTIONS) == 30
 
 
 def test_a_failure_is_told_by_its_cause_and_not_by_the_plan_that_spark_prints_behind_it() -> None:

@@ -152,4 +152,4 @@ def test_a_stream_is_counted_and_recorded(
     said = {line["message"]: line for line in lines if line.get("stream") == "ingest"}
     assert set(said) >= {"stream started", "micro-batch", "stream ended"}
     assert said["micro-batch"]["rows"] == got["fraudlake_stream_rows_total", "ingest"]
-    assert opened.count(tables.BRONZE_TRANSACTIONS) > 0
+    assert opened.store.count(tables.BRONZE_TRANSACTIONS) > 0

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake.lake import contents
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
-from fraudlake_desk.local_store import LocalStore
 from tests import workspace_http
 from tests.workspace_http import UNAUTHENTICATED, Reply, Request
 
@@ -152,7 +152,7 @@ class Warehouse:
         elif match := _INSERT.fullmatch(statement):
             store.append(_TABLES[match[1]], _source(store, match[2]))
         else:
-            asked = re.sub(r"\bexplode\(", f"{store.explode}(", _MISSING.sub("", statement))
+            asked = _MISSING.sub("", statement)
             if " panel LIMIT " in asked or not any(re.search(rf"\b{name}\b", asked) for name in _TABLES):
                 return store.ask(asked, re.findall(r"\w+", asked))
             return store.query(asked, *(table for name, table in _TABLES.items() if re.search(rf"\b{name}\b", asked)))

@@ -45,7 +45,7 @@ def backtest(lake: Lake, rule: Rule, first: date | None, last: date | None) -> t
     silver = lake.read(tables.SILVER_TRANSACTIONS).where(in_range)
     tasks = max(lake.settings.buckets, -(-history.transactions // ROWS_OF_TASK))
     frauds, evaluated, needs = 0, silver, [*evidence.NEEDS]
-    if lake.has_rows(tables.SILVER_VERDICTS):
+    if lake.store.has_rows(tables.SILVER_VERDICTS):
         decided = truth.verdicts_on(lake, in_range)
         frauds, needs = truth.frauds(decided), [*needs, "verdict"]
         evaluated = silver.join(decided, on="transaction_id", how="left")

@@ -84,4 +84,4 @@ def _read_before(lake: Lake, checkpoint: Checkpoint, batch: int) -> Mapping[str,
     noted = checkpoint.read_before(batch)
     if noted:
         return noted
-    return {"silver_version": checkpoint.version_read(batch - 1, lake.identity(tables.SILVER_TRANSACTIONS))}
+    return {"silver_version": checkpoint.version_read(batch - 1, lake.store.identity(tables.SILVER_TRANSACTIONS))}

@@ -32,7 +32,8 @@ _APPLICATION = "fraudlake rules"
 
 def read(lake: Lake, change: int | None = None) -> RuleSet:
     """Return the current rule set, or the one after a change; for an empty table, the one that :func:`start` writes."""
-    rows = lake.query(tables.SILVER_RULES, "*", "" if change is None else f"WHERE change <= {change}").to_pylist()
+    until = "" if change is None else f"WHERE change <= {change}"
+    rows = lake.store.query(f"SELECT * FROM {tables.SILVER_RULES.name} {until}", tables.SILVER_RULES).to_pylist()
     return of_rows(rows, lake.settings)
 
 
@@ -50,12 +51,17 @@ def of_rows(rows: list[dict[str, Any]], settings: Settings) -> RuleSet:
 
 def latest_change(lake: Lake) -> int:
     """Return the number of the latest change; 0 if there was none."""
-    return int(lake.query(tables.SILVER_RULES, "max(change) AS change")["change"][0].as_py() or 0)
+    return int(
+        lake.store.query(f"SELECT max(change) AS change FROM {tables.SILVER_RULES.name}", tables.SILVER_RULES)[
+            "change"
+        ][0].as_py()
+        or 0
+    )
 
 
 def start(lake: Lake) -> RuleSet:
     """Return the rule set; if the table is empty, first fill it with the rules of the settings."""
-    rows = lake.rows(tables.SILVER_RULES).to_pylist()
+    rows = lake.store.rows(tables.SILVER_RULES).to_pylist()
     if rows:
         return of_rows(rows, lake.settings)
     first = RuleSet.of(lake.settings.known_rules)
@@ -132,14 +138,18 @@ def retire(lake: Lake, name: str, author: str, reason: str | None, number: int |
 
 def changes(lake: Lake, name: str) -> list[RuleVersion]:
     """Return the changes of a rule, the oldest first."""
-    rows = lake.query(tables.SILVER_RULES, "*", f"WHERE name = {literal(name)}").to_pylist()
+    rows = lake.store.query(
+        f"SELECT * FROM {tables.SILVER_RULES.name} WHERE name = {literal(name)}", tables.SILVER_RULES
+    ).to_pylist()
     return [version_of(row) for row in sorted(rows, key=lambda row: (row["change"], row["version"]))]
 
 
 def statuses(lake: Lake, version: RuleVersion) -> list[tuple[float, Status]]:
     """Return the numbers of the changes of a version, in order, with the status that each gave it."""
     name = f"WHERE name = {literal(version.rule.name)} AND version = {version.version}"
-    rows = lake.query(tables.SILVER_RULES, "change, status", name).to_pylist()
+    rows = lake.store.query(
+        f"SELECT change, status FROM {tables.SILVER_RULES.name} {name}", tables.SILVER_RULES
+    ).to_pylist()
     return sorted((row["change"], row["status"]) for row in rows) or [(1, version.status)]
 
 

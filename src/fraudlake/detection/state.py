@@ -111,13 +111,15 @@ def rows_without_key(lake: Lake) -> dict[str, int]:
     if not counts:
         return {}
     columns = ", ".join(f"{count} AS {name}" for name, count in counts.items())
-    row: dict[str, int] = lake.query(tables.SILVER_TRANSACTIONS, columns).to_pylist()[0]
+    row: dict[str, int] = lake.store.query(
+        f"SELECT {columns} FROM {tables.SILVER_TRANSACTIONS.name}", tables.SILVER_TRANSACTIONS
+    ).to_pylist()[0]
     return row
 
 
 def mostly_without_key(lake: Lake, without_key: Mapping[str, int]) -> list[str]:
     """Return a sentence for each declared entity of which most transactions have no key."""
-    rows = lake.count(tables.SILVER_TRANSACTIONS)
+    rows = lake.store.count(tables.SILVER_TRANSACTIONS)
     return [
         f"{name}: {without_key[name]:,} of {counted(rows, 'transaction')} have no key ({' or '.join(columns)} "
         f"is null) and are not evaluated: check the fields of these columns"

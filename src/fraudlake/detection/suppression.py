@@ -54,9 +54,9 @@ class BatchEntries:
             if records:
                 version = records[0].get(_VERSION)
                 return cls(None if version is None else _rows_of(lake, version), version)
-        if not lake.has_rows(table):
+        if not lake.store.has_rows(table):
             return cls(None, None)
-        version = lake.version(table)
+        version = lake.store.version(table)
         return cls(lake.read_version(table, version), version)
 
     @property
@@ -80,7 +80,7 @@ def _rows_of(lake: Lake, version: int) -> DataFrame:
 def of_lake(lake: Lake, rule: str | None = None) -> DataFrame | None:
     """Return the current entries, of all rules or of one; None if there are none."""
     condition = "" if rule is None else f"rule = {literal(rule)}"
-    return lake.read(tables.SILVER_LIST_ENTRIES) if lake.has_rows(tables.SILVER_LIST_ENTRIES, condition) else None
+    return lake.read(tables.SILVER_LIST_ENTRIES) if lake.store.has_rows(tables.SILVER_LIST_ENTRIES, condition) else None
 
 
 def divided(raised: Mapping[Table, DataFrame], entries: DataFrame | None) -> dict[Table, DataFrame]:

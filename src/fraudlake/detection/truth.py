@@ -27,7 +27,9 @@ def condition(day: str, first: date | None, last: date | None) -> str:
 def of_range(lake: Lake, in_range: str) -> Range:
     """Summarize silver's rows of a range, which is given as a condition on ``date``."""
     figures = "count(*) AS transactions, min(date) AS first, max(date) AS last, sum(CASE WHEN label THEN 1 ELSE 0 END)"
-    (row,) = lake.query(tables.SILVER_TRANSACTIONS, f"{figures} AS fraud", f"WHERE {in_range}").to_pylist()
+    (row,) = lake.store.query(
+        f"SELECT {figures} AS fraud FROM {tables.SILVER_TRANSACTIONS.name} WHERE {in_range}", tables.SILVER_TRANSACTIONS
+    ).to_pylist()
     return Range(row["transactions"], row["first"], row["last"], row["fraud"] or 0)
 
 

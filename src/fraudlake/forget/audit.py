@@ -87,7 +87,7 @@ class Audit:
 
 def read(lake: Lake) -> Audit:
     """Read the table; generate a salt for a lake that has not forgotten an account."""
-    rows: list[Row] = lake.rows(tables.GOLD_FORGOTTEN).to_pylist()
+    rows: list[Row] = lake.store.rows(tables.GOLD_FORGOTTEN).to_pylist()
     if rows:
         return Audit(rows, rows[0]["salt"], rows[0]["iterations"])
     return Audit([], secrets.token_hex(16), ITERATIONS)

@@ -104,7 +104,7 @@ def _elsewhere(lake: Lake, accounts: Sequence[str]) -> list[str]:
             "sums of the accounts' amounts, under a hash, in the state of score_kafka: they leave it after "
             f"{_stored_for(lake)} without a transaction"
         )
-    if lake.count(tables.GOLD_MODELS):
+    if lake.store.count(tables.GOLD_MODELS):
         stays.append("the trained models: they have learned from these transactions, and name no account")
     return stays
 

@@ -79,7 +79,7 @@ def _require_idle(lake: Lake) -> None:
                 f"{step} has not read all of {table.name}: run '{lag.command_of(step)}' to its end first, "
                 f"or remove {lake.checkpoint(step).folder} if it is not needed any more"
             )
-        if lake.folder and lake.detail(table).clustering_columns:
+        if lake.folder and lake.store.detail(table).clustering_columns:
             raise FraudlakeError(f"{table.name} has liquid clustering: its log cannot be rewritten here")
     note = RebuildNote.of(lake)
     if note is not None:

@@ -82,7 +82,7 @@ class Appender:
 
     def rows_since(self, lake: Lake, table: Table, batch_id: int) -> int:
         """Return how many rows a micro-batch and later ones have committed to a table."""
-        records = [(commit.record, commit.rows or 0) for commit in lake.history(table)]
+        records = [(commit.record, commit.rows or 0) for commit in lake.store.history(table)]
         return sum(
             rows
             for record, rows in records
@@ -96,5 +96,5 @@ class Appender:
 
     def commit(self, lake: Lake, table: Table, batch_id: int) -> Commit | None:
         """Return a micro-batch's commit to a table, new or from before a repetition; None if it had no rows."""
-        history = lake.history(table) if batch_id == self.repeated else lake.history(table, _LATEST)
+        history = lake.store.history(table) if batch_id == self.repeated else lake.store.history(table, _LATEST)
         return next((commit for commit in history if commit.is_of(self.application, batch_id)), None)

@@ -26,7 +26,7 @@ def write(lake: Lake, table: Table, application: str, rows: Sequence[dict[str, A
     change = int(rows[0]["change"])
     written = pa.Table.from_pylist(list(rows), table.schema)
     conflict.retried(lambda: lake.writer(table).write(written, "append", (application, change)))
-    there = lake.query(table, "*", f"WHERE change = {change}").to_pylist()
+    there = lake.store.query(f"SELECT * FROM {table.name} WHERE change = {change}", table).to_pylist()
     return sorted(map(_sign, there)) == sorted(map(_sign, rows))
 
 

@@ -60,7 +60,11 @@ class Recorded:
 def read(lake: Lake) -> Recorded:
     """Return the recorded definition of a lake."""
     is_there = lake.has(tables.SILVER_DEFINITION)
-    return Recorded.of(lake.query(tables.SILVER_DEFINITION, "*").to_pylist() if is_there else ())
+    return Recorded.of(
+        lake.store.query(f"SELECT * FROM {tables.SILVER_DEFINITION.name}", tables.SILVER_DEFINITION).to_pylist()
+        if is_there
+        else ()
+    )
 
 
 def settle(lake: Lake, recorded: Recorded, change: Change | None = None) -> tuple[Settings, dict[str, Any]]:
@@ -89,7 +93,7 @@ def settle(lake: Lake, recorded: Recorded, change: Change | None = None) -> tupl
     require_known(settled, lake.name)
     if "columns" in missing or "columns" in different:
         for table in filter(lake.has, _DECLARING):
-            tables.require_types(tables.with_declared(table, settled.columns), lake.column_types(table))
+            tables.require_types(tables.with_declared(table, settled.columns), lake.store.column_types(table))
     names = {*_OF_TABLES, *settings.given, *known}
     values = {name: getattr(settled, name) for name in DEFINITION if name in names}
     if "features" in settings.given and ("features" in missing or "features" in different):
@@ -97,7 +101,7 @@ def settle(lake: Lake, recorded: Recorded, change: Change | None = None) -> tupl
     predictions = tables.GOLD_FRAUD_PREDICTIONS
     if "features" in different and lake.has(predictions):
         with_features = tables.with_declared(predictions, {}, typed(settled.features, settled.columns))
-        tables.require_types(with_features, lake.column_types(predictions), "features")
+        tables.require_types(with_features, lake.store.column_types(predictions), "features")
     return settled, {name: value for name, value in values.items() if name in missing or name in different}
 
 

@@ -21,6 +21,10 @@ _MISSING_FILE = re.compile(r"Object at location (.+?) not found")
 _NOT_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
+class UnsupportedError(UsageError):
+    """A table has features of Delta that delta-rs lacks."""
+
+
 class Opened:
     """Tables that are opened once and then updated from their logs, for a process that queries them repeatedly.
 
@@ -48,22 +52,39 @@ class Opened:
             followed = self._followed(folder)
             return followed.table if followed else None
 
-    def query(self, statement: str, folders: Mapping[str, Path]) -> pa.Table:
-        """Return the rows of a query over the current tables, given by their names in the query.
+    def has(self, folder: Path) -> bool:
+        """Return whether there is a table in a folder."""
+        known = self._tables.get(folder)
+        return (known is not None and known.is_present(folder)) or DeltaTable.is_deltatable(str(folder))
+
+    def query(self, statement: str, sources: Mapping[str, Path | DeltaTable]) -> pa.Table:
+        """Return the rows of a query over tables: the current ones in folders, and others as they were opened.
+
+        It bypasses delta-rs's own Arrow reader, whose threads call Python and abort the process while Python ends
+        (``terminate called``, seen with deltalake 1.6).
+
+        Args:
+            statement: the query.
+            sources: the tables by their names in the query.
 
         Raises:
-            FraudlakeError: a table or one of its files is gone, or delta-rs cannot read it.
+            FraudlakeError: a table or one of its files is gone.
+            UnsupportedError: a table has deletion vectors.
         """
         engine = QueryBuilder()
-        for name, folder in folders.items():
-            with self._locks[folder]:
-                followed = self._followed(folder)
-                if followed is None:
-                    raise FraudlakeError(f"{folder} is gone: run the command again")
-                if not is_readable(followed.table):
-                    raise UsageError(f"{folder} has deletion vectors: REORG TABLE {name} APPLY (PURGE)")
-                engine.register(name, followed.table)
+        for name, source in sources.items():
+            if isinstance(source, DeltaTable):
+                _register(engine, name, source)
+            else:
+                self._register(engine, name, source)
         return _rows(engine, statement)
+
+    def _register(self, engine: QueryBuilder, name: str, folder: Path) -> None:
+        with self._locks[folder]:
+            followed = self._followed(folder)
+            if followed is None:
+                raise FraudlakeError(f"{folder} is gone: run the command again")
+            _register(engine, name, followed.table)
 
     def _followed(self, folder: Path) -> _Open | None:
         """Update a table from its log; open it again if its latest known commit is gone or was replaced."""
@@ -112,19 +133,10 @@ def is_readable(delta: DeltaTable) -> bool:
     return "deletionVectors" not in (delta.protocol().reader_features or ())
 
 
-def query(statement: str, registered: Mapping[str, DeltaTable]) -> pa.Table:
-    """Return the rows of a query over tables, given by their names in the query.
-
-    It bypasses delta-rs's own Arrow reader, whose threads call Python and abort the process while Python ends
-    (``terminate called``, seen with deltalake 1.6).
-
-    Raises:
-        FraudlakeError: a file of a table is gone.
-    """
-    engine = QueryBuilder()
-    for name, delta in registered.items():
-        engine.register(name, delta)
-    return _rows(engine, statement)
+def _register(engine: QueryBuilder, name: str, table: DeltaTable) -> None:
+    if not is_readable(table):
+        raise UnsupportedError(f"{name} has deletion vectors: REORG TABLE {name} APPLY (PURGE)")
+    engine.register(name, table)
 
 
 def _rows(engine: QueryBuilder, statement: str) -> pa.Table:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
 import hashlib
-import json
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property, partial
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
 from filelock import FileLock
-from pyspark.sql.types import StructType
 
 from fraudlake import tables
-from fraudlake.errors import FraudlakeError, MissingLakeError
+from fraudlake.errors import MissingLakeError
 from fraudlake.lake import (
     compaction,
     contents,
@@ -30,25 +23,21 @@ from fraudlake.lake import (
     session,
     workload,
 )
-from fraudlake.lake.commit import Commit, Detail
-from fraudlake.lake.data_file import DataFile
-from fraudlake.lake.delta_rs_writer import DeltaRsWriter, is_plain
-from fraudlake.lake.lake import Lake, Query, layout, select
+from fraudlake.lake.lake import Lake, layout
+from fraudlake.lake.local_store import LocalStore
+from fraudlake.lake.spark_store import SparkStore
+from fraudlake.lake.store import LakeStore
 from fraudlake.lake.writer import Writer
 from fraudlake.settings import Settings
 from fraudlake.text.sql_text import spark_literal
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from pyspark.sql import SparkSession
 
     from fraudlake.lake.definition import Change
 
 _FEW = 20_000
 """Number of rows up to which Spark interprets plans, since compiling them takes longer."""
-_KEEPS_LOG = {"delta.enableExpiredLogCleanup": "false"}
-"""Otherwise any commit may remove old parts of the log, by the clock alone, even if a stream has still to read them."""
 _NAMING = threading.RLock()
 """Streams of a process may need the name of the same table at once."""
 
@@ -57,7 +46,7 @@ class LocalLake(Lake):
     """A lake under ``settings.lake``: ``tables/``, ``checkpoints/``, ``models/``, ``landing/``, ``logs/``.
 
     Several processes may open the same lake. One that only reads it (``must_exist``) starts Spark on first use, and
-    replaces missing tables by empty ones outside the lake.
+    makes no tables: missing ones are empty.
 
     Raises:
         UsageError: the root is not a folder, cannot be written, or has a character in its path that Delta refuses.
@@ -76,7 +65,6 @@ class LocalLake(Lake):
         self.log = str(self.root / "logs" / "spark.log")
         self.replays = self.root / "replays"
         self.models = self.root / "models"
-        self._stand_ins: dict[str, Path] = {}
         self._named: set[str] = set()
         self._is_read = must_exist
         if must_exist:
@@ -84,6 +72,16 @@ class LocalLake(Lake):
         else:
             lake_format.mark(self.root)
             self._make_tables(change)
+        self._local.settings = self.settings
+
+    @property
+    def store(self) -> LakeStore:
+        """The store that queries the tables without Spark."""
+        return self._local
+
+    @cached_property
+    def _local(self) -> LocalStore:
+        return LocalStore(self.settings, SparkStore(self))
 
     def _start(self) -> SparkSession:
         # A continuous stream lives long, however little it begins with.
@@ -100,20 +98,14 @@ class LocalLake(Lake):
         return self.session
 
     def _require(self, change: Change | None) -> None:
-        """Refuse a root that is not a lake of this format, or has no bronze; make other missing tables."""
+        """Refuse a root that is not a lake of this format, or has no bronze."""
         lake_format.require(self.root)
         missing = [table for table in contents.TABLES if not self.has(table)]
         for table in missing:
-            self._require_no_files(table)
+            self._local.require_no_files(table)
         if tables.BRONZE_TRANSACTIONS in missing:
             raise MissingLakeError(tables.missing(self.name, tables.BRONZE_TRANSACTIONS.name))
         self._define(is_read=True, change=change)
-        if missing:
-            folder = Path(tempfile.mkdtemp(prefix="fraudlake-"))
-            atexit.register(shutil.rmtree, folder, ignore_errors=True)
-            for table in map(self.table, missing):
-                DeltaTable.create(folder / table.name, table.schema)
-                self._stand_ins[table.name] = folder / table.name
 
     def _make_tables(self, change: Change | None) -> None:
         """Create missing tables, and complete existing ones."""
@@ -126,34 +118,14 @@ class LocalLake(Lake):
                     self._make(table)
 
     def _make(self, table: tables.Table) -> None:
-        self._require_no_files(table)
-        folder = self._folder(table)
-        # A process that was killed here has left a folder without a commit, which Spark refuses.
-        shutil.rmtree(folder, ignore_errors=True)
         if table.zorder and self.settings.clustering == "liquid":  # which delta-rs does not know
-            self._name(table, layout(table, "liquid"))
+            self._name(table, layout(table, "liquid"), self._local.emptied(table))
         else:
-            arranged, properties = list(table.partitioned_by), _KEEPS_LOG | dict(table.properties)
-            DeltaTable.create(folder, table.schema, partition_by=arranged, configuration=properties)
-
-    def _require_no_files(self, table: tables.Table) -> None:
-        """Check that a table without a log has no files of rows."""
-        folder = self._folder(table)
-        if any(folder.rglob("*.parquet")):
-            raise FraudlakeError(f"{folder} has files of rows, and its _delta_log is gone: restore it")
+            self._local.make(table)
 
     def has(self, table: tables.Table) -> bool:
         """Return whether a table exists."""
-        return DeltaTable.is_deltatable(str(self._folder(table)))
-
-    def schema_of(self, table: tables.Table) -> StructType:
-        """Return the columns that a table has now."""
-        # Delta writes a schema as Spark does; asking Spark for it takes longer.
-        return StructType.fromJson(json.loads(self._open(table).schema().to_json()))
-
-    def partition_columns(self, table: tables.Table) -> tuple[str, ...]:
-        """Return the columns that a table is partitioned by; a liquid table has none."""
-        return tuple(self._open(table).metadata().partition_columns)
+        return self._local.has(table)
 
     def name_of(self, table: tables.Table) -> str:
         """Return a table's name that is valid in every session, whatever its current catalog and schema."""
@@ -163,113 +135,33 @@ class LocalLake(Lake):
                     self._make_view(table)
                     self._named.add(table.name)
                 else:
-                    self._name(table, "USING DELTA")
+                    self._name(table, "USING DELTA", self._local.folder(table))
                     if self._is_read:  # otherwise opening the lake has added them
                         self._add_columns(self.table(table))
         return self._full_name(table)
 
-    def _name(self, table: tables.Table, how: str) -> None:
+    def _name(self, table: tables.Table, how: str, folder: Path) -> None:
         """Name a table in Spark's catalog, which all sessions of the process share."""
         with self.planning_for(0):
             if not self._named:
                 location = spark_literal(str(self.root / "tables"))
                 self.session.sql(f"CREATE DATABASE IF NOT EXISTS {self._database} LOCATION {location}")
-            location = spark_literal(str(self._folder(table)))
+            location = spark_literal(str(folder))
             self.session.sql(f"CREATE TABLE IF NOT EXISTS {self._full_name(table)} {how} LOCATION {location}")
         self._named.add(table.name)
 
     def _full_name(self, table: tables.Table) -> str:
         return f"spark_catalog.{self._database}.{table.name}"
 
-    def _folder(self, table: tables.Table) -> Path:
-        return self._stand_ins.get(table.name) or self.root / "tables" / table.name
-
-    def _open(self, table: tables.Table, version: int | None = None) -> DeltaTable:
-        return DeltaTable(self._folder(table), version)
-
-    def query(self, table: tables.Table, columns: str, clauses: str = "", version: int | None = None) -> pa.Table:
-        """Return the few rows of ``SELECT columns FROM table clauses``, now or in a version of the table."""
-        delta = self._open(table, version)
-        if not self._is_readable(table, delta):
-            return super().union((table, columns, clauses, version))
-        return delta_rs_reader.query(select(columns, table.name, clauses), {table.name: delta})
-
-    def joined(self, statement: str, given: pa.Table, *read: tables.Table) -> pa.Table:
-        """Return the rows of a query that joins Arrow rows with tables: Spark would take seconds to start."""
-        opened = {table.name: self._open(table) for table in read}
-        if not all(self._is_readable(table, opened[table.name]) for table in read):
-            return super().joined(statement, given, *read)
-        with tempfile.TemporaryDirectory(prefix="fraudlake-") as folder:
-            write_deltalake(folder, given)
-            opened["given"] = DeltaTable(folder)
-            return delta_rs_reader.query(statement.replace("explode(", "unnest("), opened)
-
-    def _is_readable(self, table: tables.Table, delta: DeltaTable) -> bool:
-        return delta_rs_reader.is_readable(delta)
-
-    def union(self, *queries: Query) -> pa.Table:
-        """Return the rows of several queries, one after the other: see :meth:`query`."""
-        return pa.concat_tables((self.query(*one) for one in queries), promote_options="default")
-
     def writer(self, table: tables.Table) -> Writer:
         """Return the writer of a table: delta-rs if it supports the table's features, otherwise Spark."""
-        delta = self._open(table)
-        if not is_plain(delta):
-            return super().writer(table)
-        compact = partial(self._compact, table)
-        return DeltaRsWriter(delta, self._folder(table), self.table(table), self.root / "spool", compact)
-
-    def _compact(self, table: tables.Table) -> None:
-        compaction.compact(self.root, table, self.settings, partial(self.files, table), partial(self.writer, table))
+        with suppress(delta_rs_reader.UnsupportedError):
+            return self._local.writer(self.table(table))
+        return super().writer(table)
 
     def without_compaction(self, table: tables.Table, wait: float = -1) -> AbstractContextManager[Any]:
         """Block compaction by streams from now on: see :func:`fraudlake.lake.compaction.excluded`."""
         return compaction.excluded(self.root, table, wait)
-
-    def version(self, table: tables.Table) -> int:
-        """Return a table's current version."""
-        log = self._folder(table) / "_delta_log"
-        return max(int(commit.stem) for commit in log.glob("*.json") if commit.stem.isdigit())
-
-    def history(self, table: tables.Table, limit: int | None = None) -> list[Commit]:
-        """Return a table's commits in its log, the newest first; at most ``limit``."""
-        commits = [Commit.of(entry) for entry in self._open(table).history(limit)]
-        # delta-rs finds none if the lake's path has a # or a question mark (seen in 1.6).
-        return commits or super().history(table, limit)
-
-    def identity(self, table: tables.Table) -> str:
-        """Return the id that Delta gave a table when it was made; a table made in its place has another one."""
-        return str(self._open(table).metadata().id)
-
-    def detail(self, table: tables.Table) -> Detail:
-        """Return a table's metadata from its log."""
-        delta = self._open(table)
-        if not is_plain(delta):
-            return super().detail(table)
-        metadata = delta.metadata()
-        folders = [file.rpartition("/")[0] for file in delta.file_uris()]
-        is_compact = len(folders) == len(set(folders))
-        columns, created = tuple(metadata.partition_columns), metadata.created_time
-        return Detail(str(metadata.id), columns, (), metadata.configuration, is_compact, created)
-
-    def files(self, table: tables.Table) -> list[DataFile]:
-        """Return the files of a table as it is now, from its log."""
-        delta = self._open(table)
-        return delta_rs_reader.files(delta) if delta_rs_reader.is_readable(delta) else super().files(table)
-
-    def may_have_unused_files(self, table: tables.Table, retention: timedelta) -> bool:
-        """Return whether VACUUM would find files to remove, since Spark's takes seconds per table."""
-        delta = self._open(table)
-        hours = int(retention.total_seconds() // 3600)
-        return not is_plain(delta) or bool(
-            delta.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
-        )
-
-    def remove_old_log(self, table: tables.Table) -> None:
-        """Remove commits before a checkpoint of the log that are older than ``delta.logRetentionDuration``."""
-        delta = self._open(table)
-        if is_plain(delta):
-            delta.cleanup_metadata()
 
     def session_for_files(self, table: tables.Table, size: int) -> SparkSession:
         """Return a session in which OPTIMIZE makes files about ``size`` bytes large.

@@ -59,7 +59,9 @@ def is_in_doubt(lake: Lake) -> bool:
 def _newest_transaction(lake: Lake, now: datetime) -> datetime | None:
     """Return the end of the latest day with transactions, or now if that is earlier; future days do not count."""
     until = f"WHERE date <= {value(now.date())}"
-    (row,) = lake.query(tables.SILVER_TRANSACTIONS, "max(date) AS day", until).to_pylist()
+    (row,) = lake.store.query(
+        f"SELECT max(date) AS day FROM {tables.SILVER_TRANSACTIONS.name} {until}", tables.SILVER_TRANSACTIONS
+    ).to_pylist()
     return min(now, datetime.combine(row["day"], time(), UTC) + _DAY) if row["day"] else None
 
 
@@ -70,7 +72,7 @@ def _interruption(lake: Lake, now: datetime) -> tuple[datetime, datetime] | None
     clock.
     """
     idle = lake.settings.longest_idle
-    commits = sorted(commit.at for commit in lake.history(tables.SILVER_TRANSACTIONS) if commit.at <= now)
+    commits = sorted(commit.at for commit in lake.store.history(tables.SILVER_TRANSACTIONS) if commit.at <= now)
     before = [at for at in commits if at <= now - idle]
     recent = [at for at in commits if at > now - idle]
     if not before:

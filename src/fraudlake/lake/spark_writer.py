@@ -29,14 +29,15 @@ class SparkWriter(Writer):
 
     Args:
         lake: the lake, in the session of the rows.
-        table: the table, with its declared columns.
+        table: the table.
     """
 
     rewrites_partitions = True
 
     def __init__(self, lake: Lake, table: Table) -> None:
         """Write a table of a lake."""
-        self._lake, self._table = lake, table
+        self._lake = lake
+        self._table = lake.table(table)
 
     @property
     def _name(self) -> str:
@@ -108,10 +109,20 @@ class SparkWriter(Writer):
         clustered = f" ZORDER BY ({', '.join(by)})" if by else ""
         self._lake.session_for_files(self._table, size).sql(f"OPTIMIZE {self._name}{where}{clustered}").collect()
 
-    def replace(self, rows: DataFrame, record: dict[str, Any], days: tuple[date, date] | None) -> None:
-        """Replace the table's rows, or those of some days: see :meth:`fraudlake.lake.Lake.replace`."""
+    def replace(self, rows: DataFrame, record: dict[str, Any], days: tuple[date, date] | None = None) -> None:
+        """Replace the table's rows, or those of some days, in one commit that streams skip.
+
+        Delta's ``RESTORE`` and a plain overwrite can add files without removing any, which streams then take for new
+        rows (Databricks documentation, "Restore a Delta table"). So the commit says that it changes no data
+        (``dataChange``), as a compaction does. No other process may write the table meanwhile.
+
+        Args:
+            rows: rows, in columns of the table; columns that they lack are null. They may be read from the table.
+            record: the commit's metadata, which :attr:`Commit.record` returns.
+            days: the first and the last ``date`` to replace; None replaces all rows.
+        """
         condition = "" if days is None else f"date BETWEEN DATE'{days[0]}' AND DATE'{days[1]}'"
-        if condition and "date" not in self._lake.partition_columns(self._table):
+        if condition and "date" not in self._lake.store.detail(self._table).partition_columns:
             # Delta takes such a condition for partitions only.
             others = self._lake.read(self._table).where(f"NOT coalesce({condition}, false)")
             rows, condition = others.unionByName(rows, allowMissingColumns=True), ""
@@ -122,7 +133,10 @@ class SparkWriter(Writer):
         writer.option("userMetadata", _passed_over(record)).overwrite(F.expr(condition or "true"))
 
     def remove(self, condition: str, record: dict[str, Any]) -> None:
-        """Remove the rows that fulfil a condition: see :meth:`fraudlake.lake.Lake.remove`."""
+        """Remove the rows that fulfil a condition in SQL, in one commit, which streams skip.
+
+        It is a replacement by no rows, since not every compute can attach metadata to a ``DELETE``.
+        """
         writer = self._lake.read(self._table).limit(0).writeTo(self._name)
         writer.option("userMetadata", _passed_over(record)).overwrite(F.expr(condition))
 

@@ -48,7 +48,7 @@ def unread_rows(lake: LocalLake, steps: Collection[str]) -> float:
         begun |= {first.step: _followed_since(lake, first, *others) for first, *others in by_sources(gold.GROUPED)}
     since = begun.pop("ingest", None)
     landed = 0 if since is None else _bytes_since(Path(lake.settings.landing_path), since) / _ROW_BYTES
-    commits = lake.history(tables.BRONZE_TRANSACTIONS) if lake.has(tables.BRONZE_TRANSACTIONS) else []
+    commits = lake.store.history(tables.BRONZE_TRANSACTIONS) if lake.has(tables.BRONZE_TRANSACTIONS) else []
     first = min(begun.values(), default=datetime.now(UTC))
     return landed + sum(commit.rows or 0 for commit in commits if commit.at >= first)
 

@@ -13,11 +13,11 @@ from fraudlake.errors import FraudlakeError, MissingLakeError, UsageError, first
 from fraudlake.lake import contents, session
 from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.lake.lake import Lake, layout
+from fraudlake.lake.spark_store import SparkStore
 from fraudlake.settings import Settings, secret
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
     from fraudlake.lake.definition import Change
 
@@ -78,6 +78,11 @@ class WorkspaceLake(Lake):
             if self.table(table) != table:  # a declared column may exist with another type
                 self.name_of(table)
 
+    @property
+    def store(self) -> SparkStore:
+        """The store that queries the tables in this lake's session."""
+        return SparkStore(self)
+
     def _start(self) -> SparkSession:
         return compute_session()
 
@@ -132,10 +137,6 @@ class WorkspaceLake(Lake):
         """Return whether a table exists."""
         return table.name in self._there
 
-    def schema_of(self, table: tables.Table) -> StructType:
-        """Return the columns that a table has now."""
-        return self.session.table(self._full_name(table)).schema
-
     @property
     def _schema(self) -> str:
         return f"`{self.settings.catalog}`.`{self.settings.schema_name}`"
@@ -155,10 +156,6 @@ class WorkspaceLake(Lake):
                 "its volume; outside the workspace no volume is visible: start the job with 'fraudlake workspace run'"
             )
         return super().checkpoint(step)
-
-    def version(self, table: tables.Table) -> int:
-        """Return a table's current version."""
-        return int(self.session.sql(f"DESCRIBE HISTORY {self.name_of(table)} LIMIT 1").collect()[0]["version"])
 
     def file_retention(self, table: tables.Table) -> timedelta:
         """Return how long VACUUM keeps the files that have left a table.

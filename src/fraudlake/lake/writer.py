@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+import pyarrow as pa
+
 if TYPE_CHECKING:
     from datetime import date
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from fraudlake.lake.data_file import DataFile
@@ -40,7 +41,7 @@ class Writer(ABC):
             rows: the columns of :meth:`Lake.table`, or what ``compute`` turns into them; further columns become null.
             transaction: the id of the stream that appends, and its micro-batch.
             compute: turns Arrow batches of ``rows`` into batches of the table's schema, in Spark's tasks.
-            metadata: a text for the commit; :meth:`Lake.history` returns it.
+            metadata: a text for the commit; :meth:`LakeStore.history` returns it.
         """
 
     @abstractmethod
@@ -66,6 +67,15 @@ class Writer(ABC):
             keys: the columns that identify a row; nulls are equal.
             dates: all values of ``date`` in the changes, if they are known.
         """
+
+    def upsert(self, rows: DataFrame, keys: tuple[str, ...], dates: list[date]) -> None:
+        """Replace the rows with the same keys, and insert the others: see :meth:`merge`."""
+        self.merge(rows.selectExpr("*", "false AS gone"), keys, dates)
+
+    def upsert_rows(self, rows: pa.Table, keys: tuple[str, ...]) -> None:
+        """Replace the rows with the same keys by Arrow rows, and insert the others."""
+        gone = pa.nulls(len(rows), pa.bool_()).fill_null(False)
+        self.merge_rows(rows.append_column("gone", gone), keys)
 
     @abstractmethod
     def rewrite(self, files: list[DataFile], by: tuple[str, ...], size: int) -> None:

@@ -60,7 +60,7 @@ def payments(lake: Lake, rows: pa.Table, of: Format) -> pa.Table:
     if not parts:
         return _FOUND.empty_table()
     read = (tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS, tables.GOLD_CASES)
-    return lake.joined(" UNION ALL ".join(parts), _given(rows, of), *read).cast(_FOUND)
+    return lake.store.query(" UNION ALL ".join(parts), *read, given=_given(rows, of)).cast(_FOUND)
 
 
 def verdicts_on(lake: Lake, transactions: pa.Table) -> pa.Table:
@@ -70,7 +70,7 @@ def verdicts_on(lake: Lake, transactions: pa.Table) -> pa.Table:
         "SELECT DISTINCT v.transaction_id, v.decided_at, v.verdict, v.analyst "
         f"FROM {table.name} v JOIN given g ON v.transaction_id = g.transaction_id"
     )
-    found = lake.joined(statement, transactions, table)
+    found = lake.store.query(statement, table, given=transactions)
     return found.cast(pa.schema([table.schema.field(name) for name in found.column_names]))
 
 

@@ -80,13 +80,17 @@ def is_champion(published: pa.Table, model: Model) -> bool:
 
 def champion_number(lake: Lake) -> str | None:
     """Return the number of the version that was published last; None: no version was published yet."""
-    last = lake.query(tables.GOLD_MODELS, "model_version", _LAST)["model_version"].to_pylist()
+    last = lake.store.query(f"SELECT model_version FROM {tables.GOLD_MODELS.name} {_LAST}", tables.GOLD_MODELS)[
+        "model_version"
+    ].to_pylist()
     return str(last[0]) if last else None
 
 
 def latest(lake: Lake) -> tuple[Model, datetime] | None:
     """Return the version that was published last, and when (UTC); None: there is none, or its row cannot be read."""
-    for row in lake.query(tables.GOLD_MODELS, "model_version, model, profile, published_at", _LAST).to_pylist():
+    for row in lake.store.query(
+        f"SELECT model_version, model, profile, published_at FROM {tables.GOLD_MODELS.name} {_LAST}", tables.GOLD_MODELS
+    ).to_pylist():
         with suppress(TypeError, ValueError):
             model = Model(row["model_version"], bytes(row["model"]), json.loads(row["profile"]))
             _ = model.classifier
@@ -101,7 +105,9 @@ def load(lake: Lake, number: str) -> Model:
         FraudlakeError: the row is missing or cannot be read.
     """
     of_version = f"WHERE model_version = {literal(number)} {_LAST}"
-    rows = lake.query(tables.GOLD_MODELS, "model, profile", of_version).to_pylist()
+    rows = lake.store.query(
+        f"SELECT model, profile FROM {tables.GOLD_MODELS.name} {of_version}", tables.GOLD_MODELS
+    ).to_pylist()
     try:
         model = Model(number, bytes(rows[0]["model"]), json.loads(rows[0]["profile"]))
         _ = model.classifier
@@ -132,7 +138,9 @@ def profiles(lake: Lake, numbers: list[str]) -> dict[str, Profile]:
 
 def all_profiles(lake: Lake) -> dict[str, Profile]:
     """Return the profiles of all published versions."""
-    rows = lake.query(tables.GOLD_MODELS, "DISTINCT model_version, profile").to_pylist()
+    rows = lake.store.query(
+        f"SELECT DISTINCT model_version, profile FROM {tables.GOLD_MODELS.name}", tables.GOLD_MODELS
+    ).to_pylist()
     return {row["model_version"]: json.loads(row["profile"]) for row in rows}
 
 

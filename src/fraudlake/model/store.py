@@ -144,10 +144,10 @@ def _settle(store: sqlite3.Connection, artifacts: str) -> None:
         # A store of an earlier MLflow lacks some of these tables and columns.
         if not store.execute("SELECT 1 FROM pragma_table_info(?) WHERE name = ?", (table, column)).fetchone():
             continue
-        for (uri,) in store.execute(f"SELECT DISTINCT {column} FROM {table}").fetchall():  # noqa: S608
+        for (uri,) in store.execute(f"SELECT DISTINCT {column} FROM {table}").fetchall():
             settled = _ARTIFACTS.sub(lambda _: artifacts, uri or "")
             if settled != (uri or ""):
-                store.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (settled, uri))  # noqa: S608
+                store.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (settled, uri))
     store.commit()
 
 

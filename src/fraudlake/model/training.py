@@ -85,7 +85,7 @@ class Comparison:
 
 def publish(lake: Lake, champion: Model) -> None:
     """Publish the champion for micro-batches, unless it is the latest that was published."""
-    if not published.is_champion(lake.rows(tables.GOLD_MODELS), champion):
+    if not published.is_champion(lake.store.rows(tables.GOLD_MODELS), champion):
         lake.writer(tables.GOLD_MODELS).write(published.row(champion, datetime.now(UTC)), "append")
 
 
@@ -104,7 +104,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
     settings, registry = lake.settings, Registry.of(lake)
     with lake.exclusive("train"):
         trained_on: dict[str, Any] = {
-            **{name: lake.data_version(table) for name, table in _VERSIONS.items()},
+            **{name: lake.store.data_version(table) for name, table in _VERSIONS.items()},
             **_recorded(settings),
         }
         champion = registry.champion()
@@ -168,7 +168,10 @@ def _left_out(lake: Lake, past: History, by: history.Labels) -> list[str]:
     if by == "chargebacks":
         sentences += _late_frauds(past, delay)
     columns, now = "count(*) AS verdicts, min(decided_at) AS first", datetime.now(UTC)
-    (future,) = lake.query(tables.SILVER_VERDICTS, columns, f"WHERE decided_at > {sql_text.value(now)}").to_pylist()
+    (future,) = lake.store.query(
+        f"SELECT {columns} FROM {tables.SILVER_VERDICTS.name} WHERE decided_at > {sql_text.value(now)}",
+        tables.SILVER_VERDICTS,
+    ).to_pylist()
     if future["verdicts"]:
         dated = f"dated in the future, from {future['first']:%Y-%m-%d %H:%M} UTC on"
         sentences.append(f"{counted(future['verdicts'], 'verdict')} left out, {dated}: correct decided_at")
@@ -198,7 +201,7 @@ def unless_changed(lake: Lake) -> Outcome | None:
         return None
     changes = []
     for name, table in _VERSIONS.items():
-        new, rows = _new_rows(lake, table, latest.trained_on.get(name)), lake.count(table)
+        new, rows = _new_rows(lake, table, latest.trained_on.get(name)), lake.store.count(table)
         if table == tables.SILVER_VERDICTS and (lake.settings.labels == "flink" or rows < _LEAST_VERDICTS):
             continue
         if new is None or new >= lake.settings.retrain_share * (rows - new):
@@ -226,7 +229,7 @@ def _recorded(settings: Settings) -> dict[str, Any]:
 
 def _new_rows(lake: Lake, table: tables.Table, version: int | None) -> int | None:
     """Return how many rows were written to a table since a version of it; None: unknown."""
-    history = lake.history(table)
+    history = lake.store.history(table)
     if version is None or not history[-1].version - 1 <= version <= history[0].version:
         return None
     changes = row_changes(history, version + 1)
@@ -351,13 +354,18 @@ def _promoted(lake: Lake, registry: Registry, number: str) -> Version:
 
 def history_of(lake: Lake, stand_for: Mapping[str, float] | None = None) -> History:
     """Load the history into this process; of a long history, load all fraud and a sample of the rest."""
-    rows, most = lake.count(tables.SILVER_TRANSACTIONS), lake.settings.max_training_rows
+    rows, most = lake.store.count(tables.SILVER_TRANSACTIONS), lake.settings.max_training_rows
     now = datetime.now(UTC)
     if rows > most:
         decided = lake.read(tables.SILVER_VERDICTS).where(F.col("decided_at") <= literals.instant(now))
         return history.sample_of(lake.read(tables.SILVER_TRANSACTIONS), decided, most / rows, lake.settings)
-    decided = lake.query(tables.SILVER_VERDICTS, ", ".join(verdicts.CHOSEN_BY)).filter(pc.field("decided_at") <= now)
-    rows_read = lake.query(tables.SILVER_TRANSACTIONS, ", ".join(history.columns_read(lake.settings)))
+    decided = lake.store.query(
+        f"SELECT {', '.join(verdicts.CHOSEN_BY)} FROM {tables.SILVER_VERDICTS.name}", tables.SILVER_VERDICTS
+    ).filter(pc.field("decided_at") <= now)
+    rows_read = lake.store.query(
+        f"SELECT {', '.join(history.columns_read(lake.settings))} FROM {tables.SILVER_TRANSACTIONS.name}",
+        tables.SILVER_TRANSACTIONS,
+    )
     return history.of(rows_read, decided, lake.settings, stand_for)
 
 

@@ -129,18 +129,23 @@ class Watcher:
                 yield _BY_NAME[name], versions[id_]
 
     def _history(self, table: Table) -> list[Commit]:
-        version = self._lake.version(table)
+        version = self._lake.store.version(table)
         known = self._histories.get(table.name, (-1, []))
         if known[0] != version:
-            new = self._lake.history(table, None if known[0] < 0 else version - known[0])
+            new = self._lake.store.history(table, None if known[0] < 0 else version - known[0])
             known = self._histories[table.name] = (version, new + known[1])
         return known[1]
 
     def _latest_alerts(self) -> list[dict[str, Any]]:
-        version = self._lake.version(tables.SILVER_ALERTS)
+        version = self._lake.store.version(tables.SILVER_ALERTS)
         if self._alerts[0] != version:
             latest = f"ORDER BY detected_at DESC, timestamp DESC, alert_id LIMIT {self._limit}"
-            self._alerts = version, self._lake.query(tables.SILVER_ALERTS, ", ".join(_SHOWN), latest).to_pylist()
+            self._alerts = (
+                version,
+                self._lake.store.query(
+                    f"SELECT {', '.join(_SHOWN)} FROM {tables.SILVER_ALERTS.name} {latest}", tables.SILVER_ALERTS
+                ).to_pylist(),
+            )
         return self._alerts[1]
 
 

@@ -47,6 +47,8 @@ def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> 
                 model, lake.settings.threshold, "backfill", datetime.now(UTC), lake.declared_features
             )
             scored = computed.mapInArrow(score, lake.table(tables.GOLD_FRAUD_PREDICTIONS).columns)
-            lake.upsert(scored, tables.GOLD_FRAUD_PREDICTIONS, ("transaction_id", *prediction_quality.DAYS), dates)
+            lake.writer(tables.GOLD_FRAUD_PREDICTIONS).upsert(
+                scored, ("transaction_id", *prediction_quality.DAYS), dates
+            )
             measure(lake, {(day, model.number) for day in dates}, {model.number: model.profile})
         return model.number, known.where(in_range).count()

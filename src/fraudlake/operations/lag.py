@@ -53,8 +53,8 @@ def unread(lake: Lake, table: tables.Table, identity: str | None = None) -> dict
     checkpoints = [lake.checkpoint(folder.name) for folder in sorted(lake.checkpoints.glob("*"))]
     versions = {one.step: one.unread_versions() for one in checkpoints if table.name in one.reads}
     if identity is None:
-        identity = lake.identity(table) if any(versions.values()) else ""
+        identity = lake.store.identity(table) if any(versions.values()) else ""
     readers = {step: tables_read[identity] for step, tables_read in versions.items() if identity in tables_read}
-    history = lake.history(table) if readers else []
+    history = lake.store.history(table) if readers else []
     lag = {step: new_rows(history, version) for step, version in readers.items()}
     return {step: commits for step, commits in lag.items() if commits}

@@ -10,6 +10,7 @@ from fraudlake import tables
 from fraudlake.detection import evidence, rule_table
 from fraudlake.errors import UsageError
 from fraudlake.lake.commit import row_changes
+from fraudlake.lake.store import Snapshot
 from fraudlake.silver import source_position
 from fraudlake.text.sql_text import literal, one_of
 
@@ -74,7 +75,9 @@ def explain(lake: Lake, alert_id: str) -> Lineage:
         UsageError: there is no such alert.
     """
     is_alert = f"alert_id = {literal(alert_id)}"
-    alerts = lake.query(tables.SILVER_ALERTS, "*", f"WHERE {is_alert}").to_pylist()
+    alerts = lake.store.query(
+        f"SELECT * FROM {tables.SILVER_ALERTS.name} WHERE {is_alert}", tables.SILVER_ALERTS
+    ).to_pylist()
     if not alerts:
         raise UsageError(f"{alert_id}: silver_alerts has no such alert_id{_newest(lake)}")
     (origins_of_alert,) = origins(lake, alerts)
@@ -87,7 +90,9 @@ def explain(lake: Lake, alert_id: str) -> Lineage:
 
 
 def _newest(lake: Lake) -> str:
-    newest = lake.query(tables.SILVER_ALERTS, "alert_id", "ORDER BY detected_at DESC LIMIT 1")["alert_id"].to_pylist()
+    newest = lake.store.query(
+        f"SELECT alert_id FROM {tables.SILVER_ALERTS.name} ORDER BY detected_at DESC LIMIT 1", tables.SILVER_ALERTS
+    )["alert_id"].to_pylist()
     return f"; that of its newest alert is {newest[0]}" if newest else ", and no alert yet: run 'fraudlake detect'"
 
 
@@ -107,10 +112,10 @@ def origins(lake: Lake, alerts: list[dict[str, Any]]) -> list[list[Origin]]:
     found = [evidence.of_alert(alert) for alert in alerts]
     ids = sorted({part["transaction_id"] for parts in found for part in parts})
     days = sorted({part["timestamp"].date() for parts in found for part in parts})
-    silver = lake.query(
-        tables.SILVER_TRANSACTIONS,
-        "*",
+    silver = lake.store.query(
+        f"SELECT * FROM {tables.SILVER_TRANSACTIONS.name} "
         f"WHERE {one_of('date', days)} AND {one_of('transaction_id', ids)}",
+        tables.SILVER_TRANSACTIONS,
     )
     transactions = {row["transaction_id"]: row for row in silver.to_pylist()}
     landed = _landed(lake, [(row["source"], row["position"]) for row in transactions.values()])
@@ -132,16 +137,18 @@ def _landed(lake: Lake, positions: list[tuple[str, int]]) -> dict[tuple[str | No
     """Return rows of bronze by their source position, without nulls; ``path`` is the full path of their file."""
     if not positions:
         return {}
-    rows = lake.query(
-        tables.BRONZE_TRANSACTIONS,
-        f"*, {source_position.COLUMNS}",
+    rows = lake.store.query(
+        f"SELECT *, {source_position.COLUMNS} FROM {tables.BRONZE_TRANSACTIONS.name} "
         f"WHERE {source_position.at(positions)}",
+        tables.BRONZE_TRANSACTIONS,
     ).to_pylist()
     files = sorted({row["_source_file"] for row in rows if row["_source_file"] is not None})
     paths = {}
     if files:
         named = f"WHERE {one_of('_source_file', files)} ORDER BY noted_at"
-        entries = lake.query(tables.BRONZE_FILES, "_source_file, path", named).to_pylist()
+        entries = lake.store.query(
+            f"SELECT _source_file, path FROM {tables.BRONZE_FILES.name} {named}", tables.BRONZE_FILES
+        ).to_pylist()
         paths = {entry["_source_file"]: entry["path"] for entry in entries}
     return {
         (row["source"], row["position"]): {
@@ -153,7 +160,7 @@ def _landed(lake: Lake, positions: list[tuple[str, int]]) -> dict[tuple[str | No
 
 def _taken(lake: Lake, table: Table, condition: str) -> Taken | None:
     """Find the first version of a table that has a row, by binary search, since rows stay."""
-    commits = sorted(row_changes(lake.history(table), 0), key=lambda commit: commit.version)
+    commits = sorted(row_changes(lake.store.history(table), 0), key=lambda commit: commit.version)
     low, high, is_readable = 0, len(commits), True
     while low < high:
         middle = (low + high) // 2
@@ -170,7 +177,7 @@ def _taken(lake: Lake, table: Table, condition: str) -> Taken | None:
 def _has(lake: Lake, table: Table, condition: str, version: int) -> bool | None:
     """Return whether a version has a row; None if the version can no longer be read."""
     try:
-        return bool(lake.count(table, condition, version))
+        return bool(lake.store.count(Snapshot(table, version), condition))
     except Exception:  # by delta-rs, DataFusion or Spark, each its own
         return None
 

@@ -126,15 +126,15 @@ def _optimize(lake: Lake, table: tables.Table, known: list[Commit] | None, stopp
 
 def _due(lake: Lake, table: tables.Table, size: int) -> list[tuple[list[DataFile], tuple[str, ...]]]:
     """Return portions of files that are due to be rewritten, with the columns to cluster them by."""
-    is_whole, history = lake.writer(table).rewrites_partitions, lake.history(table)
+    is_whole, history = lake.writer(table).rewrites_partitions, lake.store.history(table)
     if is_whole and not _has_changed(history, table):
         return []
-    detail = lake.detail(table)
+    detail = lake.store.detail(table)
     if detail.is_compact and (detail.clustering_columns or not table.zorder):
         return []
     if detail.clustering_columns:
         return [([], ())]  # Delta itself finds the new files
-    files, clustered, clustering = lake.files(table), Clustered.of(history), Clustering.of(lake.settings, size)
+    files, clustered, clustering = lake.store.files(table), Clustered.of(history), Clustering.of(lake.settings, size)
     due = clustering.due(files, clustered, datetime.now(UTC)) if table.zorder else []
     left = {file.day for file in files} - {group[0].day for group in due}
     if is_whole:  # and would rewrite clustered files, too
@@ -176,7 +176,7 @@ def vacuum(lake: Lake) -> Vacuumed:
     vacuumed = Vacuumed([], {}, [])
     is_in_doubt = machine_clock.is_in_doubt(lake)
     for table in contents.TABLES:
-        retention, detail = lake.file_retention(table), lake.detail(table)
+        retention, detail = lake.file_retention(table), lake.store.detail(table)
         # In a younger table nothing has expired; checking would cost one or two queries in a workspace.
         unread = {} if _is_younger(detail, retention) else lag.unread(lake, table, detail.id)
         behind = list(lag.expiring(lake, table, unread))
@@ -187,7 +187,7 @@ def vacuum(lake: Lake) -> Vacuumed:
         else:
             conflict.retried(partial(_vacuum, lake, table, detail, retention))
             if not is_in_doubt:
-                conflict.retried(partial(lake.remove_old_log, table))
+                conflict.retried(partial(lake.store.remove_old_log, table))
             vacuumed.tables.append(table.name)
     return vacuumed
 
@@ -195,8 +195,8 @@ def vacuum(lake: Lake) -> Vacuumed:
 def purge(lake: Lake, table: tables.Table) -> None:
     """Remove all files except the present version's, and deleted rows from these. No stream may run."""
     conflict.retried(lambda: lake.session.sql(f"REORG TABLE {lake.name_of(table)} APPLY (PURGE)"))
-    conflict.retried(lambda: _vacuum(lake, table, lake.detail(table), timedelta(0)))
-    _set_retention(lake, table, lake.detail(table), lake.file_retention(table))
+    conflict.retried(lambda: _vacuum(lake, table, lake.store.detail(table), timedelta(0)))
+    _set_retention(lake, table, lake.store.detail(table), lake.file_retention(table))
 
 
 def _vacuum(lake: Lake, table: tables.Table, detail: Detail, retention: timedelta) -> None:
@@ -208,7 +208,7 @@ def _vacuum(lake: Lake, table: tables.Table, detail: Detail, retention: timedelt
 
 
 def _has_unused_files(lake: Lake, table: tables.Table, detail: Detail, retention: timedelta) -> bool:
-    return not _is_younger(detail, retention) and lake.may_have_unused_files(table, retention)
+    return not _is_younger(detail, retention) and lake.store.may_have_unused_files(table, retention)
 
 
 def _is_younger(detail: Detail, retention: timedelta) -> bool:

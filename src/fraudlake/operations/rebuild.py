@@ -25,6 +25,7 @@ from fraudlake.detection import backtest, rule_table, suppression
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import contents, machine_clock
 from fraudlake.lake.rows import persisted
+from fraudlake.lake.spark_writer import SparkWriter
 from fraudlake.model import alerts as model_alerts
 from fraudlake.operations import lag, retention
 from fraudlake.operations.rebuild_note import RebuildNote
@@ -191,7 +192,7 @@ def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt
     _require_rows(lake, days)
     with standstill(lake) if apply else nullcontext():
         _require_caught_up(lake, rules)
-        before = {table.name: lake.version(table) for table in contents.TABLES} | _cut_versions(lake, days, apply)
+        before = {table.name: lake.store.version(table) for table in contents.TABLES} | _cut_versions(lake, days, apply)
         with _computed(lake, days, rules) as (computed, present):
             changes = {table.name: _changes(table, present[table.name], rows) for table, rows in computed.items()}
             if apply:
@@ -201,7 +202,7 @@ def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt
                         _put_in_place(lake, days, table, rows)
                 _update_aggregates(lake, days, before)
                 RebuildNote.remove(lake)
-        after = {table.name: lake.version(table) for table in contents.TABLES} if apply else before
+        after = {table.name: lake.store.version(table) for table in contents.TABLES} if apply else before
     versions = {name: (before[name], version) for name, version in after.items() if version != before[name]}
     return Rebuilt(first, last, changes, versions, apply)
 
@@ -314,7 +315,7 @@ def _evaluated_before(lake: Lake) -> int:
     watermark = _watermark(lake)
     if watermark is not None:
         return watermark
-    newest = lake.query(_SILVER, "max(timestamp) AS newest")["newest"][0].as_py()
+    newest = lake.store.query(f"SELECT max(timestamp) AS newest FROM {_SILVER.name}", _SILVER)["newest"][0].as_py()
     return 0 if newest is None else round(newest.timestamp() * 1_000_000) - silver_alerts.GRACE
 
 
@@ -383,18 +384,18 @@ def _put_in_place(lake: Lake, days: _Days, table: Table, rows: DataFrame) -> Non
     """Replace the days of a table in one commit."""
     record = {"replayed": [str(days.first), str(days.last)]}
     if table is _SILVER:
-        lake.replace(rows, table, record, (days.first, days.last))
+        SparkWriter(lake, table).replace(rows, record, (days.first, days.last))
         return
     is_other = ~(days.hold("to_date(dt)") if table is _QUARANTINE else days.touch(_detected_before(lake)))
     if table == _SUPPRESSED:
         is_other |= F.col("is_shadow")
-    lake.replace(lake.read(table).where(is_other).unionByName(rows), table, record)
+    SparkWriter(lake, table).replace(lake.read(table).where(is_other).unionByName(rows), record)
 
 
 def _update_aggregates(lake: Lake, days: _Days, before: dict[str, int]) -> None:
     """Compute the aggregates of the days, and of days with changed alerts."""
     dates = {days.first + timedelta(days=number) for number in range((days.last - days.first).days + 1)}
-    if lake.version(_ALERTS) != before[_ALERTS.name]:
+    if lake.store.version(_ALERTS) != before[_ALERTS.name]:
         then, now = lake.read_version(_ALERTS, before[_ALERTS.name]), lake.read(_ALERTS)
         columns = [name for name in _compared(_ALERTS, now) if name in then.columns]
         changed = _different(now, then, columns).selectExpr("to_date(timestamp) AS date").distinct()

@@ -12,6 +12,8 @@ from pyspark.errors import PySparkException
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.lake import contents
+from fraudlake.lake.spark_writer import SparkWriter
+from fraudlake.lake.store import Snapshot
 from fraudlake.operations.retention import RESTORED
 from fraudlake.operations.standstill import begun_steps, standstill
 
@@ -53,7 +55,7 @@ def restore(
     """
     table = require_table(name)
     with standstill(lake):
-        before = lake.version(table)
+        before = lake.store.version(table)
         target = _version(lake, table, version, timestamp)
         if target == before:
             raise UsageError(f"{table.name} is at version {before} already")
@@ -64,16 +66,16 @@ def restore(
                 "and do not read rows that come back: add --allow-streams to restore it anyway, and then "
                 "'fraudlake replay --from DAY --to DAY --apply' to make days agree with bronze again"
             )
-        rows_before = lake.count(table, version=before)
+        rows_before = lake.store.count(Snapshot(table, before))
         try:
-            lake.replace(lake.read_version(table, target), table, {RESTORED: target})
+            SparkWriter(lake, table).replace(lake.read_version(table, target), {RESTORED: target})
         except PySparkException as error:
             raise FraudlakeError(
                 f"version {target} of {table.name} cannot be read any more ({first_line(error)}): VACUUM removes files "
                 "that a table no longer uses after the setting 'retention'; nothing was changed"
             ) from None
-        after = lake.version(table)
-        return Restored(table.name, target, before, after, rows_before, lake.count(table, version=after))
+        after = lake.store.version(table)
+        return Restored(table.name, target, before, after, rows_before, lake.store.count(Snapshot(table, after)))
 
 
 def require_table(name: str) -> Table:
@@ -94,7 +96,7 @@ def require_table(name: str) -> Table:
 
 
 def _version(lake: Lake, table: Table, version: int | None, timestamp: datetime | None) -> int:
-    history = sorted(lake.history(table), key=lambda commit: commit.version)
+    history = sorted(lake.store.history(table), key=lambda commit: commit.version)
     first, last = history[0], history[-1]
     if timestamp is None:
         if version not in {commit.version for commit in history}:

@@ -21,6 +21,8 @@ import pyarrow as pa
 from fraudlake import tables
 from fraudlake.errors import UsageError
 from fraudlake.lake import conflict, contents, machine_clock
+from fraudlake.lake.spark_writer import SparkWriter
+from fraudlake.lake.store import Snapshot
 from fraudlake.settings.features import require_kept
 from fraudlake.silver import quality_rules
 
@@ -112,7 +114,9 @@ def remove_old_rows(lake: Lake, histories: dict[str, list[Commit]] | None = None
     if due:
         machine_clock.require(lake)
     for table, first_day in due.items():
-        conflict.retried(partial(lake.remove, table, old_rows(table, first_day), {RETENTION: str(first_day)}))
+        conflict.retried(
+            partial(SparkWriter(lake, table).remove, old_rows(table, first_day), {RETENTION: str(first_day)})
+        )
         histories.pop(table.name, None)
     return {entry["table_name"]: entry["rows"] for entry in _note(lake, [*due], {})}
 
@@ -122,7 +126,7 @@ def _due(lake: Lake) -> dict[Table, date]:
     now = datetime.now(UTC)
     limits = {table: lake.settings.row_retention.get(table.name) for table in contents.TABLES}
     first_days = {table: (now - limit).date() for table, limit in limits.items() if limit is not None}
-    return {table: day for table, day in first_days.items() if lake.count(table, old_rows(table, day))}
+    return {table: day for table, day in first_days.items() if lake.store.count(table, old_rows(table, day))}
 
 
 def old_rows(table: Table, first_day: date) -> str:
@@ -151,14 +155,16 @@ def first_whole_day(lake: Lake, *names: str) -> date | None:
 
 
 def _noted(lake: Lake) -> list[Entry]:
-    entries: list[Entry] = lake.query(tables.GOLD_ROW_REMOVALS, "*", "ORDER BY version").to_pylist()
+    entries: list[Entry] = lake.store.query(
+        f"SELECT * FROM {tables.GOLD_ROW_REMOVALS.name} ORDER BY version", tables.GOLD_ROW_REMOVALS
+    ).to_pylist()
     return entries
 
 
 def _of(lake: Lake, table: Table, noted: list[Entry]) -> list[Entry]:
     """Return the noted entries of a table, the oldest first."""
     entries = [entry for entry in noted if entry["table_name"] == table.name]
-    identity = lake.identity(table) if entries else ""
+    identity = lake.store.identity(table) if entries else ""
     return [entry for entry in entries if entry["table_id"] == identity]
 
 
@@ -185,7 +191,7 @@ def _record(lake: Lake, entry: dict[str, Any]) -> None:
 def _not_noted(lake: Lake, table: Table, noted: list[Entry], histories: dict[str, list[Commit]]) -> list[Entry]:
     if table.name not in _OLD:
         return []
-    entries, history = _of(lake, table, noted), lake.history(table)
+    entries, history = _of(lake, table, noted), lake.store.history(table)
     histories[table.name] = history
     last = entries[-1]["version"] if entries else -1
     commits = [commit for commit in history if commit.version > last]
@@ -200,9 +206,10 @@ def _entries(lake: Lake, table: Table, commit: Commit, before: list[Entry]) -> l
     """Return the entry of a commit; empty for a restore that neither brings back nor removes old rows."""
     if RETENTION in commit.record:
         first_day: date | None = date.fromisoformat(commit.record[RETENTION])
+        earlier, later = Snapshot(table, commit.version - 1), Snapshot(table, commit.version)
         rows, aside = (
-            lake.count(table, condition, commit.version - 1) - lake.count(table, condition, commit.version)
-            for condition in ("", _ASIDE.get(table.name, "false"))
+            lake.store.count(earlier, condition) - lake.store.count(later, condition)
+            for condition in ("true", _ASIDE.get(table.name, "false"))
         )
     else:
         then = [entry for entry in before if entry["version"] <= commit.record[RESTORED]]
@@ -213,5 +220,5 @@ def _entries(lake: Lake, table: Table, commit: Commit, before: list[Entry]) -> l
         )
         if not rows:
             return []
-    values = (table.name, lake.identity(table), commit.version, rows, aside, first_day, commit.at)
+    values = (table.name, lake.store.identity(table), commit.version, rows, aside, first_day, commit.at)
     return [dict(zip(tables.GOLD_ROW_REMOVALS.column_names, values, strict=True))]

@@ -190,7 +190,7 @@ def status(lake: Lake) -> Status:
     latest = _latest_day(lake)
     behind, expiring = _lag(lake)
     removed, note = retention.removed(lake), RebuildNote.of(lake)
-    messages = lake.count(tables.BRONZE_TRANSACTIONS, "_topic IS NOT NULL")
+    messages = lake.store.count(tables.BRONZE_TRANSACTIONS, "_topic IS NOT NULL")
     messages += removed.from_kafka_or_late.get(tables.BRONZE_TRANSACTIONS.name, 0)
     return Status(
         lake=lake.name,
@@ -199,11 +199,11 @@ def status(lake: Lake) -> Status:
         landed_files=landed.files,
         rejected_files=landed.rejected_files,
         landed=landed.rows + messages + (kafka_lag or 0),
-        bronze=lake.count(tables.BRONZE_TRANSACTIONS),
-        silver=lake.count(tables.SILVER_TRANSACTIONS),
-        quarantine=lake.count(tables.SILVER_QUARANTINE),
-        alerts=lake.count(tables.SILVER_ALERTS),
-        predictions=lake.count(tables.GOLD_FRAUD_PREDICTIONS),
+        bronze=lake.store.count(tables.BRONZE_TRANSACTIONS),
+        silver=lake.store.count(tables.SILVER_TRANSACTIONS),
+        quarantine=lake.store.count(tables.SILVER_QUARANTINE),
+        alerts=lake.store.count(tables.SILVER_ALERTS),
+        predictions=lake.store.count(tables.GOLD_FRAUD_PREDICTIONS),
         agreement=_agreement(lake),
         quality=_quality(lake),
         suppressed=_suppressed(lake),
@@ -231,7 +231,10 @@ def status(lake: Lake) -> Status:
 
 
 def _suppressed(lake: Lake) -> dict[str, int]:
-    by_rule = lake.query(tables.SILVER_SUPPRESSED_ALERTS, "rule, count(*) AS alerts", "GROUP BY rule ORDER BY rule")
+    by_rule = lake.store.query(
+        f"SELECT rule, count(*) AS alerts FROM {tables.SILVER_SUPPRESSED_ALERTS.name} GROUP BY rule ORDER BY rule",
+        tables.SILVER_SUPPRESSED_ALERTS,
+    )
     return {row["rule"]: row["alerts"] for row in by_rule.to_pylist()}
 
 
@@ -239,21 +242,29 @@ def _agreement(lake: Lake) -> dict[str, int]:
     """Add up the agreement of both detectors over all compared days."""
     names = ("transactions", "both", "only_flink", "only_spark")
     sums = ", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in names)
-    (row,) = lake.query(detector_agreement.TABLE, sums).to_pylist()
+    (row,) = lake.store.query(
+        f"SELECT {sums} FROM {detector_agreement.TABLE.name}", detector_agreement.TABLE
+    ).to_pylist()
     return dict(row)
 
 
 def _unfinished_removals(lake: Lake) -> int:
     """Count the accounts whose removal has begun and not finished."""
     count = "count(DISTINCT account_hash) AS accounts"
-    return int(lake.query(tables.GOLD_FORGOTTEN, count, "WHERE finished_at IS NULL")["accounts"][0].as_py())
+    return int(
+        lake.store.query(
+            f"SELECT {count} FROM {tables.GOLD_FORGOTTEN.name} WHERE finished_at IS NULL", tables.GOLD_FORGOTTEN
+        )["accounts"][0].as_py()
+    )
 
 
 def _deliveries(lake: Lake) -> dict[str, dict[str, int]]:
     """Count the outcomes of alerts, by destination."""
     counts: dict[str, dict[str, int]] = {}
     columns, by = "destination, status, count(*) AS alerts", "GROUP BY destination, status ORDER BY destination, status"
-    for row in lake.query(tables.SILVER_DELIVERIES, columns, by).to_pylist():
+    for row in lake.store.query(
+        f"SELECT {columns} FROM {tables.SILVER_DELIVERIES.name} {by}", tables.SILVER_DELIVERIES
+    ).to_pylist():
         counts.setdefault(row["destination"], {})[row["status"]] = row["alerts"]
     return counts
 
@@ -263,7 +274,9 @@ def _fast_alerts(lake: Lake) -> dict[str, int]:
     if lake.settings.source != "kafka" or lake.settings.fast_alerts_topic is None:
         return {}
     columns = "count(*) AS messages, count(DISTINCT alert_id) AS alerts, count(_error) AS rejected"
-    (row,) = lake.query(tables.BRONZE_FAST_ALERTS, columns).to_pylist()
+    (row,) = lake.store.query(
+        f"SELECT {columns} FROM {tables.BRONZE_FAST_ALERTS.name}", tables.BRONZE_FAST_ALERTS
+    ).to_pylist()
     return {**row, "lag": kafka_source.fast_alerts_lag(lake)}
 
 
@@ -274,10 +287,10 @@ def _lanes(lake: Lake) -> dict[str, Any]:
     counts = {name: f"sum({name})" for name in ("both", "only_fast", "only_exact")}
     counts["unknown"] = "sum(only_fast_unknown + only_exact_unknown)"
     columns = ", ".join(f"{sum_} AS {name}" for name, sum_ in counts.items())
-    days = lake.query(
+    days = lake.store.query(
+        f"SELECT {columns}, max(latency_p99) AS latency_p99 FROM {lane_agreement.TABLE.name} GROUP BY date "
+        "ORDER BY date DESC LIMIT 7",
         lane_agreement.TABLE,
-        f"{columns}, max(latency_p99) AS latency_p99",
-        "GROUP BY date ORDER BY date DESC LIMIT 7",
     ).to_pylist()
     if not days:
         return {}
@@ -295,7 +308,7 @@ def _last_batches(lake: Lake) -> dict[str, datetime]:
 def _by_hand(lake: Lake) -> dict[str, dict[str, Any]]:
     """Return the latest commit of bronze, silver and quarantine that removed rows without a step's record, if any."""
     landed = (tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE)
-    commits = {table.name: _latest_by_hand(lake.history(table)) for table in landed}
+    commits = {table.name: _latest_by_hand(lake.store.history(table)) for table in landed}
     return {
         name: {"version": commit.version, "operation": commit.operation, "at": commit.at}
         for name, commit in commits.items()
@@ -336,11 +349,11 @@ def _quality(lake: Lake) -> dict[str, Any]:
     ``true_prediction_rate`` is over all of its predictions. The figures of ``after_training`` are means over the
     ``days`` after its training data; they are empty if there is no such day.
     """
-    versions = lake.query(
+    versions = lake.store.query(
+        "SELECT model_version, sum(transactions) AS transactions, sum(fraud) AS fraud, "
+        "sum(true_prediction_rate * transactions) / sum(transactions) AS true_prediction_rate "
+        f"FROM {tables.GOLD_PREDICTION_QUALITY.name} WHERE {_is_judged(lake)} GROUP BY model_version",
         tables.GOLD_PREDICTION_QUALITY,
-        "model_version, sum(transactions) AS transactions, sum(fraud) AS fraud, "
-        "sum(true_prediction_rate * transactions) / sum(transactions) AS true_prediction_rate",
-        f"WHERE {_is_judged(lake)} GROUP BY model_version",
     )
     latest: dict[str, Any] = max(versions.to_pylist(), key=lambda version: int(version["model_version"]), default={})
     return latest and {**latest, "after_training": _after_training(lake, latest["model_version"])}
@@ -359,14 +372,18 @@ def _is_judged(lake: Lake) -> str:
 
 def _after_training(lake: Lake, version: str) -> dict[str, float]:
     of_version = f"model_version = {literal(version)}"
-    later = lake.query(tables.GOLD_FEATURE_DRIFT, "DISTINCT date", f"WHERE {of_version} AND is_after_training")
+    later = lake.store.query(
+        f"SELECT DISTINCT date FROM {tables.GOLD_FEATURE_DRIFT.name} WHERE {of_version} AND is_after_training",
+        tables.GOLD_FEATURE_DRIFT,
+    )
     days = later["date"].to_pylist()
     if not days:
         return {}
-    (row,) = lake.query(
-        tables.GOLD_PREDICTION_QUALITY,
-        ", ".join(["count(*) AS days", *(f"avg({name}) AS {name}" for name in _AFTER_TRAINING)]),
+    (row,) = lake.store.query(
+        f"SELECT {', '.join(['count(*) AS days', *(f'avg({name}) AS {name}' for name in _AFTER_TRAINING)])} "
+        f"FROM {tables.GOLD_PREDICTION_QUALITY.name} "
         f"WHERE {_is_judged(lake)} AND {of_version} AND {one_of('date', days)}",
+        tables.GOLD_PREDICTION_QUALITY,
     ).to_pylist()
     return {name: value for name, value in row.items() if value is not None} if row["days"] else {}
 
@@ -381,15 +398,18 @@ class _Day:
 
 
 def _latest_day(lake: Lake) -> _Day:
-    (all_days,) = lake.query(tables.GOLD_FEATURE_DRIFT, "max(date) AS newest").to_pylist()
+    (all_days,) = lake.store.query(
+        f"SELECT max(date) AS newest FROM {tables.GOLD_FEATURE_DRIFT.name}", tables.GOLD_FEATURE_DRIFT
+    ).to_pylist()
     if all_days["newest"] is None:
         return _Day()
     # The newest day is not complete.
-    rows = lake.query(
-        tables.GOLD_FEATURE_DRIFT,
-        "date, CAST(model_version AS INT) AS version, feature, psi",
+    rows = lake.store.query(
+        "SELECT date, CAST(model_version AS INT) AS version, feature, psi "
+        f"FROM {tables.GOLD_FEATURE_DRIFT.name} "
         f"WHERE is_after_training AND transactions >= {drift.LEAST} AND date < DATE '{all_days['newest']}' "
         "ORDER BY psi DESC",
+        tables.GOLD_FEATURE_DRIFT,
     ).to_pylist()
     if not rows:
         return _Day()
@@ -403,14 +423,19 @@ def _rates(lake: Lake, day: _Day) -> list[dict[str, Any]]:
     of_version, on = f"model_version = {literal(day.version)}", f"date = DATE '{day.date}'"
     if lake.settings.are_chargebacks:
         is_known = f"{_is_judged(lake)} AND date <= DATE '{day.date}'"
-        (known,) = lake.query(
-            tables.GOLD_PREDICTION_QUALITY, "max(date) AS day", f"WHERE {of_version} AND {is_known}"
+        (known,) = lake.store.query(
+            f"SELECT max(date) AS day FROM {tables.GOLD_PREDICTION_QUALITY.name} WHERE {of_version} AND {is_known}",
+            tables.GOLD_PREDICTION_QUALITY,
         ).to_pylist()
         if known["day"] is None:
             return []
         on = f"judged_by = {literal(CHARGEBACKS)} AND date = {value(known['day'])}"
     columns, clauses = "date, judged_by, true_prediction_rate", f"WHERE {of_version} AND {on} ORDER BY judged_by"
-    return [*lake.query(tables.GOLD_PREDICTION_QUALITY, columns, clauses).to_pylist()]
+    return [
+        *lake.store.query(
+            f"SELECT {columns} FROM {tables.GOLD_PREDICTION_QUALITY.name} {clauses}", tables.GOLD_PREDICTION_QUALITY
+        ).to_pylist()
+    ]
 
 
 def _breaches(day: _Day, lake: Lake) -> list[str]:

@@ -55,7 +55,10 @@ def count_by_name(lake: Lake, table: Table, names: str) -> dict[str, int]:
 
 def _grouped(lake: Lake, table: Table, names: str) -> list[tuple[list[str], int]]:
     """Count rows by their set of reasons: there are few sets, even if there are many rows."""
-    groups = lake.query(table, f"{names} AS names, count(*) AS total", f"WHERE {names} IS NOT NULL GROUP BY {names}")
+    groups = lake.store.query(
+        f"SELECT {names} AS names, count(*) AS total FROM {table.name} WHERE {names} IS NOT NULL GROUP BY {names}",
+        table,
+    )
     return [(row["names"], row["total"]) for row in groups.to_pylist()]
 
 
@@ -69,10 +72,11 @@ def _by_name(groups: list[tuple[list[str], int]]) -> dict[str, int]:
 
 def _samples(lake: Lake, rule: str, limit: int) -> list[dict[str, Any]]:
     """Return the latest rows that broke a rule."""
-    latest = lake.query(
+    latest = lake.store.query(
+        f"SELECT *, {source_position.COLUMNS} FROM {tables.SILVER_QUARANTINE.name} "
+        f"WHERE array_contains(reasons, {literal(rule)}) "
+        f"ORDER BY quarantined_at DESC, source, position LIMIT {limit}",
         tables.SILVER_QUARANTINE,
-        f"*, {source_position.COLUMNS}",
-        f"WHERE array_contains(reasons, {literal(rule)}) ORDER BY quarantined_at DESC, source, position LIMIT {limit}",
     )
     return [
         {

@@ -65,10 +65,10 @@ class Panel(BaseModel):
         """
         if self.query is None:
             columns = ", ".join(self.columns) or "*"
-            return f"SELECT {columns} FROM {self.table} WHERE {self.key} = {key} LIMIT {most}"  # noqa: S608 (names by their patterns)
+            return f"SELECT {columns} FROM {self.table} WHERE {self.key} = {key} LIMIT {most}"
         bound = _PART.sub(lambda match: key if match[0] == ":key" else match[0], self.query)
         # Only a query is valid in parentheses.
-        return f"SELECT * FROM ({bound}) panel LIMIT {most}"  # noqa: S608 (_check has refused others)
+        return f"SELECT * FROM ({bound}) panel LIMIT {most}"
 
     @property
     def words(self) -> frozenset[str]:

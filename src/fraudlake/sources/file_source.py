@@ -77,7 +77,7 @@ class FileSource:
     def prepare(self, lake: Lake) -> None:
         """Load the ledger, look for changes that the stream did not notice, and retry rejected files on demand."""
         landing_folder(lake).settle("ingest")
-        self.entries, self.application = ledger.latest(lake), lake.identity(tables.BRONZE_FILES)
+        self.entries, self.application = ledger.latest(lake), lake.store.identity(tables.BRONZE_FILES)
         appended = numbered_append.last_number(lake, self.application)
         if appended is None or appended > ledger.last_accepted(lake):
             self._catch_up(lake)
@@ -224,7 +224,10 @@ class FileSource:
         """Add the entries of files whose rows are in bronze to the ledger, after a crash between the two commits."""
         folder = landing_folder(lake)
         named = "WHERE _source_file IS NOT NULL GROUP BY _source_file"
-        sources = lake.query(tables.BRONZE_TRANSACTIONS, "_source_file, count(*) AS rows", named).to_pylist()
+        sources = lake.store.query(
+            f"SELECT _source_file, count(*) AS rows FROM {tables.BRONZE_TRANSACTIONS.name} {named}",
+            tables.BRONZE_TRANSACTIONS,
+        ).to_pylist()
         counts = {}
         for row in sources:
             known = self.entries.get(row["_source_file"])

@@ -260,10 +260,10 @@ def missing_offsets(lake: Lake) -> int:
     Either retention or compaction removed their messages before they were read, or they are the control records of a
     producer's transactions.
     """
-    gaps = lake.query(
+    gaps = lake.store.query(
+        "SELECT max(_offset) - min(_offset) + 1 - count(DISTINCT _offset) AS missing "
+        f"FROM {tables.BRONZE_TRANSACTIONS.name} WHERE _topic IS NOT NULL GROUP BY _topic, _partition",
         tables.BRONZE_TRANSACTIONS,
-        "max(_offset) - min(_offset) + 1 - count(DISTINCT _offset) AS missing",
-        "WHERE _topic IS NOT NULL GROUP BY _topic, _partition",
     )
     return sum(gaps["missing"].to_pylist())
 

@@ -50,7 +50,7 @@ def latest(lake: Lake) -> dict[str, Entry]:
 
     A file of the lake's own landing folder has its path there, wherever the lake was when the entry was written.
     """
-    entries = lake.rows(tables.BRONZE_FILES)
+    entries = lake.store.rows(tables.BRONZE_FILES)
     entries = entries.sort_by([("number", "ascending"), ("noted_at", "ascending")])
     for name in ("modified_at", "noted_at"):
         entries = entries.set_column(entries.schema.get_field_index(name), name, entries[name].cast(pa.int64()))
@@ -59,7 +59,9 @@ def latest(lake: Lake) -> dict[str, Entry]:
 
 def last_accepted(lake: Lake) -> int:
     """Return the largest number of an accepted file's entry; 0 if there is no such entry."""
-    (row,) = lake.query(tables.BRONZE_FILES, "max(number) AS number", f"WHERE status = '{ACCEPTED}'").to_pylist()
+    (row,) = lake.store.query(
+        f"SELECT max(number) AS number FROM {tables.BRONZE_FILES.name} WHERE status = '{ACCEPTED}'", tables.BRONZE_FILES
+    ).to_pylist()
     return int(row["number"] or 0)
 
 
@@ -74,7 +76,7 @@ def append(lake: Lake, entries: list[Entry]) -> dict[str, Entry]:
 def list_rejected(lake: Lake, entries: list[Entry]) -> None:
     """Make ``bronze_rejected_files`` the list of files that are not accepted, if it differs."""
     rejected = [entry for entry in entries if entry.status != ACCEPTED]
-    listed = lake.rows(tables.BRONZE_REJECTED_FILES).select(["path", "error"]).to_pylist()
+    listed = lake.store.rows(tables.BRONZE_REJECTED_FILES).select(["path", "error"]).to_pylist()
     if {(row["path"], row["error"]) for row in listed} != {
         (landing.text(entry.file.path), entry.error) for entry in rejected
     }:

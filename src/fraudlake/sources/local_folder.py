@@ -112,7 +112,9 @@ class LocalFolder(LandingFolder):
         Otherwise the stream lists all files again, and repeats a micro-batch that was cut in the former place.
         """
         former = "DISTINCT substr(path, 1, length(path) - length(_source_file) - 1) AS folder"
-        folders = self._lake.query(tables.BRONZE_FILES, former)["folder"].to_pylist()
+        folders = self._lake.store.query(f"SELECT {former} FROM {tables.BRONZE_FILES.name}", tables.BRONZE_FILES)[
+            "folder"
+        ].to_pylist()
         before = [folder for folder in folders if self.place_of(f"{folder}/x", "x") != f"{folder}/x"]
         for log in self._logs(step) if before else ():
             text = settled = log.read_text()

@@ -47,13 +47,13 @@ class NumberedAppend:
         Raises:
             FraudlakeError: they are not, because another append had the number.
         """
-        if all(commit.metadata != self.metadata for commit in lake.history(tables.BRONZE_TRANSACTIONS, _LATEST)):
+        if all(commit.metadata != self.metadata for commit in lake.store.history(tables.BRONZE_TRANSACTIONS, _LATEST)):
             raise FraudlakeError("another process ingests files into this lake: let it finish, or stop it first")
 
 
 def last_number(lake: Lake, application: str) -> int | None:
     """Return the number of the last append to bronze; None if the latest commits have no number."""
-    for commit in lake.history(tables.BRONZE_TRANSACTIONS, _LATEST):
+    for commit in lake.store.history(tables.BRONZE_TRANSACTIONS, _LATEST):
         record = commit.record
         if record.get("files_of") == application:
             return int(record["number"])

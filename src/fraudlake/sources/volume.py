@@ -93,7 +93,7 @@ class Volume(LandingFolder):
             return
         # cloud_files_state takes only a literal, no parameter.
         state = f"cloud_files_state({spark_literal(str(checkpoint.folder))})"
-        listed_files = self._lake.session.sql(f"SELECT path FROM {state}")  # noqa: S608 (its path is quoted)
+        listed_files = self._lake.session.sql(f"SELECT path FROM {state}")
         for row in listed_files.collect():
             path = auto_loader.posix_path(self.path, row["path"])
             # It is not documented whether the path has a blank or %20.

@@ -13,6 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
+from fraudlake.lake.store import Snapshot
 from fraudlake.settings.columns import DeclaredColumn
 from fraudlake.silver import duplicates
 from fraudlake.silver.source_position import POSITION, SOURCE
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from fraudlake.lake import Lake
-    from fraudlake.lake.lake import Query
     from fraudlake.settings import Settings
 
 
@@ -37,12 +37,14 @@ class BatchInputs:
     @classmethod
     def now(cls, lake: Lake) -> BatchInputs:
         """Return the inputs of a new micro-batch: the current settings and versions."""
-        return cls(lake.settings, lake.version(tables.SILVER_TRANSACTIONS), lake.version(tables.SILVER_QUARANTINE))
+        return cls(
+            lake.settings, lake.store.version(tables.SILVER_TRANSACTIONS), lake.store.version(tables.SILVER_QUARANTINE)
+        )
 
     @classmethod
     def recorded(cls, lake: Lake, application: str, batch_id: int) -> BatchInputs | None:
         """Return the inputs in a micro-batch's first commit; None if there is no such commit."""
-        for commit in lake.history(tables.SILVER_TRANSACTIONS):
+        for commit in lake.store.history(tables.SILVER_TRANSACTIONS):
             record = commit.record
             if commit.is_of(application, batch_id):
                 bounds = {
@@ -92,18 +94,21 @@ class _StoredVersions(duplicates.StoredTables):
         Every row of quarantine counts, even if it is stored elsewhere, too, since it has the same position there.
         """
 
-        def of(table: tables.Table, source: str, position: str, version: int, condition: str) -> Query:
+        def of(table: tables.Table, source: str, position: str, condition: str) -> str:
             conditions = [condition]
             if near:
                 names = ", ".join(literal(span.source) for span in near)
                 low, high = min(span.low for span in near), max(span.high for span in near)
                 conditions.append(f"{source} IN ({names}) AND {position} BETWEEN {low} AND {high}")
             columns = f"{source} AS source, min({position}) AS low, max({position}) AS high"
-            return table, columns, f"WHERE {' AND '.join(conditions)} GROUP BY {source}", version
+            return f"SELECT {columns} FROM {table.name} WHERE {' AND '.join(conditions)} GROUP BY {source}"
 
         on_dates = "false" if dates is None else f"date BETWEEN DATE '{dates[0]}' AND DATE '{dates[1]}'"
-        found = self.lake.union(
-            of(tables.SILVER_TRANSACTIONS, "source", "position", self.inputs.silver_version, on_dates),
-            of(tables.SILVER_QUARANTINE, SOURCE, POSITION, self.inputs.quarantine_version, f"{SOURCE} IS NOT NULL"),
+        silver = of(tables.SILVER_TRANSACTIONS, "source", "position", on_dates)
+        quarantine = of(tables.SILVER_QUARANTINE, SOURCE, POSITION, f"{SOURCE} IS NOT NULL")
+        found = self.lake.store.query(
+            f"{silver} UNION ALL {quarantine}",
+            Snapshot(tables.SILVER_TRANSACTIONS, self.inputs.silver_version),
+            Snapshot(tables.SILVER_QUARANTINE, self.inputs.quarantine_version),
         )
         return zip(*(found[name].to_pylist() for name in ("source", "low", "high")), strict=True)

@@ -26,8 +26,8 @@ def update(lake: Lake, entities: Collection[Entity]) -> None:
     first_day = machine_clock.first_day(lake, alerts.name)
     for of_alerts, of_cases in _conditions(entities):
         changes = cases.changes(
-            lake.query(present, ", ".join(present.column_names), of_cases),
-            lake.query(alerts, cases.COLUMNS, of_alerts),
+            lake.store.query(f"SELECT {', '.join(present.column_names)} FROM {present.name} {of_cases}", present),
+            lake.store.query(f"SELECT {cases.COLUMNS} FROM {alerts.name} {of_alerts}", alerts),
             lake.settings.case_gap,
             lake.settings.case_length,
             first_day,
@@ -39,8 +39,10 @@ def update(lake: Lake, entities: Collection[Entity]) -> None:
 def update_all(lake: Lake) -> None:
     """Recompute all cases."""
     columns = f"DISTINCT {cases.ENTITY} AS entity, {cases.ENTITY_KEY} AS entity_key"
-    alerted = lake.query(tables.SILVER_ALERTS, columns).to_pylist()
-    known = lake.query(tables.GOLD_CASES, "DISTINCT entity, entity_key").to_pylist()
+    alerted = lake.store.query(f"SELECT {columns} FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS).to_pylist()
+    known = lake.store.query(
+        f"SELECT DISTINCT entity, entity_key FROM {tables.GOLD_CASES.name}", tables.GOLD_CASES
+    ).to_pylist()
     update(lake, {(row["entity"], row["entity_key"]) for row in (*alerted, *known)})
 
 

@@ -119,11 +119,15 @@ def retry_dead(lake: Lake, to: str) -> Retried:
     delivered = 0
     with lake.exclusive(f"retry_{to}"):
         where = f"WHERE destination = '{to}' AND status = '{DEAD}' ORDER BY detected_at, alert_id"
-        dead = lake.query(tables.SILVER_DELIVERIES, "alert_id", where)["alert_id"].to_pylist()
+        dead = lake.store.query(
+            f"SELECT alert_id FROM {tables.SILVER_DELIVERIES.name} {where}", tables.SILVER_DELIVERIES
+        )["alert_id"].to_pylist()
         for start in range(0, len(dead), _RETRIED):
             ids = ", ".join(map(literal, dead[start : start + _RETRIED]))
             where = f"WHERE alert_id IN ({ids}) ORDER BY detected_at, alert_id"
-            alerts = lake.query(tables.SILVER_ALERTS, "*", where).to_pylist()
+            alerts = lake.store.query(
+                f"SELECT * FROM {tables.SILVER_ALERTS.name} {where}", tables.SILVER_ALERTS
+            ).to_pylist()
             outcomes = _send(sink, lake, alerts, f"retry-{hashlib.sha256(ids.encode()).hexdigest()[:32]}")
             _update(lake, _rows(to, alerts, outcomes))
             now_delivered = sum(outcome.reason is None for outcome in outcomes)
@@ -141,7 +145,9 @@ def _begin(lake: Lake, checkpoint: Checkpoint, from_now: bool) -> int | None:
     """
     file = checkpoint.folder / "begin.json"
     if from_now and checkpoint.is_new and not file.exists():
-        (last,) = lake.query(tables.SILVER_ALERTS, "max(detected_at) AS at").to_pylist()
+        (last,) = lake.store.query(
+            f"SELECT max(detected_at) AS at FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS
+        ).to_pylist()
         detected = (last["at"] - EPOCH) // MICROSECOND + 1 if last["at"] else 0
         json_file.write(file, {"detected_at": min(time.time_ns() // 1000, detected)})
     return int(json.loads(file.read_text())["detected_at"]) if file.exists() else None
@@ -166,10 +172,10 @@ def _sent(lake: Lake, to: str, settings: Settings, alerts: Sequence[Row]) -> lis
     near = f"timestamp BETWEEN {_literal(min(times) - within)} AND {_literal(max(times) + within)}"
     counts = f"detected_at >= {_literal(minute_of(alerts[0]))}"
     where = " OR ".join(condition for condition, is_used in ((near, within), (counts, most)) if is_used)
-    earlier = lake.query(
-        tables.SILVER_DELIVERIES,
-        ", ".join(_NAMED),
+    earlier = lake.store.query(
+        f"SELECT {', '.join(_NAMED)} FROM {tables.SILVER_DELIVERIES.name} "
         f"WHERE destination = '{to}' AND status IN ('{DELIVERED}', '{DEAD}') AND ({where})",
+        tables.SILVER_DELIVERIES,
     )
     rows: list[Row] = earlier.to_pylist()
     return rows

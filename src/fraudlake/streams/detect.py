@@ -70,9 +70,9 @@ def streams(lake: Lake, forget: DataFrame | None = None) -> list[Stream]:
         if not is_fixed:
             _note(lake, checkpoint, first, rules.change, _keys(evaluator))
         is_late = f"array_contains(reasons, '{quality_rules.LATE}')"
-        if checkpoint.is_new and lake.has_rows(tables.SILVER_QUARANTINE, is_late):
+        if checkpoint.is_new and lake.store.has_rows(tables.SILVER_QUARANTINE, is_late):
             name = lake.name_of(tables.SILVER_QUARANTINE)
-            conflict.retried(lambda: lake.session.sql(f"DELETE FROM {name} WHERE {is_late}"))  # noqa: S608 (both are ours)
+            conflict.retried(lambda: lake.session.sql(f"DELETE FROM {name} WHERE {is_late}"))
 
     def renewed() -> Stream:
         latest = _rules(lake)
@@ -237,7 +237,7 @@ def _states(
 ) -> DataFrame | None:
     """Return the initial state of new rules, as supplements; None if the rows that the stream has read are gone."""
     done, table = checkpoint.next_batch - 1, tables.SILVER_TRANSACTIONS
-    version = checkpoint.version_read(done, lake.identity(table))
+    version = checkpoint.version_read(done, lake.store.identity(table))
     if version is None:
         return None
     in_event_time = lake.settings.ordering == "event_time"

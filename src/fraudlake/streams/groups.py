@@ -101,7 +101,7 @@ def _updates(
         groups = _computed(lake, aggregate, lake.read(tables.SILVER_TRANSACTIONS), days, rules)
         if touched is not None:
             groups = refresh.of_groups(groups, touched.select(f"{aggregate.step}.*").distinct(), aggregate.keys)
-        lake.upsert(groups, aggregate.table, aggregate.keys, days)
+        lake.writer(aggregate.table).upsert(groups, aggregate.keys, days)
 
     return [partial(update, aggregate) for aggregate in aggregates]
 

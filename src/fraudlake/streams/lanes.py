@@ -51,7 +51,7 @@ def stream(lake: Lake) -> Stream:
 def _pending_days(lake: Lake, lanes: Iterable[str]) -> set[date]:
     """Return the days with alerts that so far only one of some lanes has raised, and the other one still may."""
     condition = " OR ".join(f"only_{lane}_pending > 0" for lane in lanes)
-    rows = lake.query(AGGREGATE.table, "DISTINCT date", f"WHERE {condition}")
+    rows = lake.store.query(f"SELECT DISTINCT date FROM {AGGREGATE.table.name} WHERE {condition}", AGGREGATE.table)
     return set(rows["date"].to_pylist())
 
 

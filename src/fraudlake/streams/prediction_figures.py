@@ -49,7 +49,10 @@ def stream(lake: Lake) -> Stream:
         groups = {(day, version) for day, version in touched if version is not None}
         decided_on = [day for day, version in touched if version is None]
         if decided_on:
-            scored = lake.query(tables.GOLD_FRAUD_PREDICTIONS, f"DISTINCT {', '.join(_DAYS)}", _on(decided_on))
+            scored = lake.store.query(
+                f"SELECT DISTINCT {', '.join(_DAYS)} FROM {tables.GOLD_FRAUD_PREDICTIONS.name} {_on(decided_on)}",
+                tables.GOLD_FRAUD_PREDICTIONS,
+            )
             groups |= {(row["date"], row["model_version"]) for row in scored.to_pylist()}
         # Write the figures of the batch's own days last, so that a repeated batch finds the same older days.
         for part in (_matured(lake, groups), groups):
@@ -71,8 +74,9 @@ def _matured(lake: Lake, groups: Collection[Group]) -> set[Group]:
     if not lake.settings.are_chargebacks or not groups:
         return set()
     last = max(day for day, _ in groups)
-    (known,) = lake.query(
-        tables.GOLD_FEATURE_DRIFT, "max(date) AS day", f"WHERE date < {sql_text.value(last)}"
+    (known,) = lake.store.query(
+        f"SELECT max(date) AS day FROM {tables.GOLD_FEATURE_DRIFT.name} WHERE date < {sql_text.value(last)}",
+        tables.GOLD_FEATURE_DRIFT,
     ).to_pylist()
     since = min(day for day, _ in groups) if known["day"] is None else known["day"]
     first, end = (
@@ -80,7 +84,10 @@ def _matured(lake: Lake, groups: Collection[Group]) -> set[Group]:
         for day in (since, last + timedelta(days=1))
     )
     days = f"WHERE date BETWEEN {sql_text.value(first)} AND {sql_text.value(end)}"
-    older = lake.query(tables.GOLD_FRAUD_PREDICTIONS, f"DISTINCT {', '.join(_DAYS)}", days).to_pylist()
+    older = lake.store.query(
+        f"SELECT DISTINCT {', '.join(_DAYS)} FROM {tables.GOLD_FRAUD_PREDICTIONS.name} {days}",
+        tables.GOLD_FRAUD_PREDICTIONS,
+    ).to_pylist()
     return {(row["date"], row["model_version"]) for row in older}.difference(groups)
 
 
@@ -89,11 +96,16 @@ def genuine_until(lake: Lake) -> datetime | None:
 
     None if there are no predictions.
     """
-    (newest,) = lake.query(tables.GOLD_FRAUD_PREDICTIONS, "max(date) AS day").to_pylist()
+    (newest,) = lake.store.query(
+        f"SELECT max(date) AS day FROM {tables.GOLD_FRAUD_PREDICTIONS.name}", tables.GOLD_FRAUD_PREDICTIONS
+    ).to_pylist()
     if newest["day"] is None:
         return None
     on_day = f"WHERE date = {sql_text.value(newest['day'])}"
-    (latest,) = lake.query(tables.GOLD_FRAUD_PREDICTIONS, "max(timestamp) AS time", on_day).to_pylist()
+    (latest,) = lake.store.query(
+        f"SELECT max(timestamp) AS time FROM {tables.GOLD_FRAUD_PREDICTIONS.name} {on_day}",
+        tables.GOLD_FRAUD_PREDICTIONS,
+    ).to_pylist()
     at: datetime = latest["time"]
     return at.astimezone(UTC) - lake.settings.genuine_after
 
@@ -103,7 +115,10 @@ def measure(lake: Lake, groups: Collection[Group], profiles: dict[str, Profile])
     dates = {day for day, _ in groups}
     if not dates:
         return
-    counted = lake.query(tables.GOLD_FRAUD_PREDICTIONS, "date, count(*) AS total", f"{_on(dates)} GROUP BY date")
+    counted = lake.store.query(
+        f"SELECT date, count(*) AS total FROM {tables.GOLD_FRAUD_PREDICTIONS.name} {_on(dates)} GROUP BY date",
+        tables.GOLD_FRAUD_PREDICTIONS,
+    )
     totals = {row["date"]: row["total"] for row in counted.to_pylist()}
     until = genuine_until(lake) if lake.settings.are_chargebacks else None
     figures = [
@@ -114,7 +129,8 @@ def measure(lake: Lake, groups: Collection[Group], profiles: dict[str, Profile])
     def update(table: tables.Table, keys: tuple[str, ...], computed: list[pa.Table]) -> None:
         rows = pa.concat_tables([table.schema.empty_table(), *computed])
         named = zip(*(rows[name].to_pylist() for name in _DAYS), strict=True)
-        lake.upsert_rows(rows.filter(pa.array([group in groups for group in named], pa.bool_())), table, keys)
+        is_of_groups = pa.array([group in groups for group in named], pa.bool_())
+        lake.writer(table).upsert_rows(rows.filter(is_of_groups), keys)
 
     qualities, drifts = [quality for quality, _ in figures], [moved for _, moved in figures]
     threads.call_all(
@@ -141,10 +157,16 @@ def _of_few(
     lake: Lake, dates: list[date], profiles: dict[str, Profile], until: datetime | None = None
 ) -> tuple[pa.Table, pa.Table]:
     """Return quality and drift of days, computed in this process, which takes less time than a query of Spark."""
-    decided = lake.query(tables.SILVER_VERDICTS, ", ".join(verdicts.CHOSEN_BY), _on(dates))
+    decided = lake.store.query(
+        f"SELECT {', '.join(verdicts.CHOSEN_BY)} FROM {tables.SILVER_VERDICTS.name} {_on(dates)}",
+        tables.SILVER_VERDICTS,
+    )
     latest = verdicts.latest_of(decided)
     names = dict.fromkeys((*_READ, *(name for profile in profiles.values() for name in profile["shapes"])))
-    rows = lake.query(tables.GOLD_FRAUD_PREDICTIONS, ", ".join(names), _on(dates))
+    rows = lake.store.query(
+        f"SELECT {', '.join(names)} FROM {tables.GOLD_FRAUD_PREDICTIONS.name} {_on(dates)}",
+        tables.GOLD_FRAUD_PREDICTIONS,
+    )
     quality, moved = (
         [tables.GOLD_PREDICTION_QUALITY.schema.empty_table()],
         [tables.GOLD_FEATURE_DRIFT.schema.empty_table()],

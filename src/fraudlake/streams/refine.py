@@ -68,7 +68,7 @@ def streams(lake: Lake) -> list[Stream]:
             partial(lake.read_stream, tables.BRONZE_TRANSACTIONS),
             write,
             reads=(tables.BRONZE_TRANSACTIONS,),
-            writes={tables.SILVER_TRANSACTIONS: ""},
+            writes={tables.SILVER_TRANSACTIONS: "true"},
             persist=False,
             before=recover,
         )

@@ -48,7 +48,9 @@ def of_whole_days(lake: Lake, batch: DataFrame, day: str) -> DataFrame:
 def whole_days(lake: Lake) -> list[date]:
     """Return the days of silver that can be computed again."""
     first_day = _first_day(lake)
-    days = lake.query(tables.SILVER_TRANSACTIONS, "DISTINCT date")["date"].to_pylist()
+    days = lake.store.query(f"SELECT DISTINCT date FROM {tables.SILVER_TRANSACTIONS.name}", tables.SILVER_TRANSACTIONS)[
+        "date"
+    ].to_pylist()
     return [day for day in days if first_day is None or day >= first_day]
 
 
@@ -58,7 +60,7 @@ def _first_day(lake: Lake) -> date | None:
 
 def count(lake: Lake, days: list[date]) -> int:
     """Count the transactions of some days."""
-    return lake.count(tables.SILVER_TRANSACTIONS, one_of("date", days))
+    return lake.store.count(tables.SILVER_TRANSACTIONS, one_of("date", days))
 
 
 def of_groups(computed: DataFrame, groups: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -84,4 +86,4 @@ def replace_days(lake: Lake, computed: DataFrame, aggregate: Aggregate, days: li
         is_same = _same_group(aggregate.keys, "present", "computed")
         gone = present.join(computed.alias("computed"), on=is_same, how="left_anti")
         changes = computed.withColumn("gone", F.lit(False)).unionByName(gone.withColumn("gone", F.lit(True)))
-        lake.apply_changes(changes, aggregate.table, aggregate.keys)
+        lake.writer(aggregate.table).merge(changes, aggregate.keys)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.lake.commit import new_rows
+from fraudlake.lake.store import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -68,6 +69,6 @@ class RowCount:
     def _rows_of(self, table: Table, begin: int | None, end: int) -> int:
         """Return how many rows of a table a stream reads from version ``begin``, or the first, to before ``end``."""
         if begin is None:
-            return self._lake.count(table, version=end - 1)
-        commits = new_rows(self._lake.history(table), begin)
+            return self._lake.store.count(Snapshot(table, end - 1))
+        commits = new_rows(self._lake.store.history(table), begin)
         return sum(commit.rows or 0 for commit in commits if commit.version < end)

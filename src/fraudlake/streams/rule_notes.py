@@ -21,7 +21,7 @@ def of_silver(lake: Lake, checkpoint: Checkpoint, batch: int) -> dict[str, int |
 
     They are the table's version, and the newest event time in it, in microseconds. The watermark is null.
     """
-    version = checkpoint.version_read(batch - 1, lake.identity(tables.SILVER_TRANSACTIONS))
+    version = checkpoint.version_read(batch - 1, lake.store.identity(tables.SILVER_TRANSACTIONS))
     newest = None if version is None else of_version(lake, tables.SILVER_TRANSACTIONS, version, silver.newest)
     return {"silver_version": version, "newest": newest, "watermark": None}
 

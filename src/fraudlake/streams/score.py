@@ -176,7 +176,7 @@ class _SeenVerdicts:
         # A micro-batch that has written nothing sees the verdicts as they are now.
         is_fixed = pending is not None and Appender.of(lake, step).commit(lake, tables.GOLD_FRAUD_PREDICTIONS, pending)
         noted = checkpoint.verdicts_of(pending) if pending is not None and is_fixed else None
-        return cls(step, pending, lake.version(tables.SILVER_VERDICTS) if noted is None else noted)
+        return cls(step, pending, lake.store.version(tables.SILVER_VERDICTS) if noted is None else noted)
 
     def note(self, lake: Lake) -> None:
         """Note the version in the checkpoint, for the next micro-batch."""
@@ -188,7 +188,7 @@ class _SeenVerdicts:
         """Have the stream rebuilt if the verdicts have changed."""
         if self.version is None or batch_id == self.pending:
             return
-        if lake.version(tables.SILVER_VERDICTS) != self.version:
+        if lake.store.version(tables.SILVER_VERDICTS) != self.version:
             raise OutdatedError
 
     def renewed(self, lake: Lake, rebuilt: Callable[[], Stream]) -> Callable[[], Stream]:
@@ -196,7 +196,7 @@ class _SeenVerdicts:
 
         def renewed() -> Stream:
             if self.version is not None:
-                replace(self, version=lake.version(tables.SILVER_VERDICTS)).note(lake)
+                replace(self, version=lake.store.version(tables.SILVER_VERDICTS)).note(lake)
             return rebuilt()
 
         return renewed
@@ -211,9 +211,9 @@ class _SeenVerdicts:
         silver_table, checkpoint = tables.SILVER_TRANSACTIONS, lake.checkpoint(self.step)
         done = checkpoint.next_batch - 1
         before = None if is_whole or done < 0 else checkpoint.verdicts_of(done)
-        if before == self.version or not lake.has_rows(tables.SILVER_VERDICTS):
+        if before == self.version or not lake.store.has_rows(tables.SILVER_VERDICTS):
             return None
-        read = checkpoint.version_read(done, lake.identity(silver_table))
+        read = checkpoint.version_read(done, lake.store.identity(silver_table))
         newest = None if read is None else of_version(lake, silver_table, read, silver.newest)
         rows = lake.read(silver_table)
 
@@ -286,7 +286,7 @@ def _changes(
 def _tiles_of_silver(lake: Lake, done: int) -> DataFrame | None:
     """Return the tiles of the rows of silver that the stream has read; None if they are gone."""
     table = tables.SILVER_TRANSACTIONS
-    version = lake.checkpoint("score").version_read(done, lake.identity(table))
+    version = lake.checkpoint("score").version_read(done, lake.store.identity(table))
     if version is None:
         return None
     tiles = of_version(lake, table, version, lambda rows: features.tiles_of(rows, lake.settings))

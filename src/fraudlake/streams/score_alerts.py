@@ -79,7 +79,10 @@ class ScoreAlerts:
             return
         read = {**checkpoint.read_before(batch)} or rule_notes.of_silver(lake, checkpoint, batch)
         if read["silver_version"] is None and read["newest"] is None:  # it reads a topic, or begins
-            newest = lake.query(tables.GOLD_FRAUD_PREDICTIONS, "max(timestamp) AS newest")["newest"]
+            newest = lake.store.query(
+                f"SELECT max(timestamp) AS newest FROM {tables.GOLD_FRAUD_PREDICTIONS.name}",
+                tables.GOLD_FRAUD_PREDICTIONS,
+            )["newest"]
             read["newest"] = newest.cast(pa.timestamp("us", "UTC")).cast(pa.int64())[0].as_py()
         checkpoint.note_rules(batch, change, read, {})
 

@@ -47,7 +47,7 @@ class Stream:
     reads: tuple[Table, ...] = ()
     """Tables that the stream reads; it refuses to continue if one was replaced by another table of the same name."""
     writes: Mapping[Table, str] = field(default_factory=dict)
-    """SQL conditions, by table, on rows that only this stream can have written; an empty one means all rows. If there
+    """SQL conditions, by table, on rows that only this stream can have written; ``true`` means all. If there
     are such rows, a new checkpoint is refused."""
     fixed: Mapping[str, object] = field(default_factory=dict)
     """Settings that the state depends on; they cannot change once the stream has begun."""
@@ -205,9 +205,10 @@ def _require_checkpoint(lake: Lake, stream: Stream) -> None:
     if stream.fixed:
         lake.record_definition()
     has_output = {
-        table.name: checkpoint.is_new and lake.has_rows(table, condition) for table, condition in stream.writes.items()
+        table.name: checkpoint.is_new and lake.store.has_rows(table, condition)
+        for table, condition in stream.writes.items()
     }
-    checkpoint.require(stream.fixed, {table.name: lake.identity(table) for table in stream.reads}, has_output)
+    checkpoint.require(stream.fixed, {table.name: lake.store.identity(table) for table in stream.reads}, has_output)
     checkpoint.remove_remains()
     checkpoint.settle()
 
@@ -220,7 +221,7 @@ def _unread_rows(lake: Lake, stream: Stream) -> float:
     ids, unread = checkpoint.reads, checkpoint.unread_versions()
     rows: float = 0
     for table in stream.reads:
-        version, history = unread.get(ids[table.name]), lake.history(table)
+        version, history = unread.get(ids[table.name]), lake.store.history(table)
         # Delta may have removed unread commits from the log.
         if version is None or version < min(commit.version for commit in history):
             return math.inf

@@ -147,9 +147,9 @@ def refine(app: App, /, **flags: str | None) -> None:
 
 def note_no_valid_row(lake: Lake) -> None:
     """Print a note if the lake has no valid row, though rows have landed."""
-    if lake.has_rows(tables.SILVER_TRANSACTIONS):
+    if lake.store.has_rows(tables.SILVER_TRANSACTIONS):
         return
-    quarantined = lake.count(tables.SILVER_QUARANTINE)
+    quarantined = lake.store.count(tables.SILVER_QUARANTINE)
     if quarantined:
         console.print(f"[yellow]![/] {summary.no_valid_row(quarantined)}", soft_wrap=True)
 

@@ -21,10 +21,10 @@ from fraudlake_cli.app import App, cli, options
 from fraudlake_cli.command import Day
 
 if TYPE_CHECKING:
+    from fraudlake.lake.store import Store
     from fraudlake_desk.review.items import Queued
     from fraudlake_desk.review.review import Event, Item, SetAside, State
     from fraudlake_desk.review.several import Make, Outcomes
-    from fraudlake_desk.store import Store
 
 _SHOWN = 1_000
 _analyst = click.option("--analyst", help="Who does it.  [default: the user of this machine]")

@@ -122,7 +122,6 @@ def backtest(
 def show(app: App, /, name: str, number: int | None, first: datetime | None, last: datetime | None) -> None:
     """Show a rule, its changes, and the alerts that it has raised in the stream, live or in the shadow."""
     from fraudlake.detection import comparison, rule_table
-    from fraudlake_desk import opening
     from fraudlake_desk.queue import precision as precision_
     from fraudlake_desk.queue import reviewed
     from fraudlake_desk.window import Window
@@ -137,7 +136,7 @@ def show(app: App, /, name: str, number: int | None, first: datetime | None, las
         past = reviewed.of(lake)
         precision = None
         if past is not None and compared.report.first and compared.report.last:
-            of = precision_.of_rules(opening.of(lake), past, Window(compared.report.first, compared.report.last), name)
+            of = precision_.of_rules(lake.store, past, Window(compared.report.first, compared.report.last), name)
             precision = of.get((name, version.version))
     result = {**as_dict(version), "changes": [as_dict(change) for change in changes], "raised": compared.as_dict()}
     result["precision"] = precision.as_dict() if precision else None

@@ -24,8 +24,8 @@ from fraudlake_desk.review import items, review
 from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
+    from fraudlake.lake.store import Store
     from fraudlake.tables import Table
-    from fraudlake_desk.store import Store
 
 _MOST = 500
 """The largest number of alerts in a dossier; of more, the first ones are shown."""

@@ -24,9 +24,9 @@ from fraudlake_desk.lookup import panels
 from fraudlake_desk.review import marks, review
 
 if TYPE_CHECKING:
+    from fraudlake.lake.store import Store
     from fraudlake_desk.review.items import Named
     from fraudlake_desk.review.review import Event
-    from fraudlake_desk.store import Store
 
 Kind = Literal["text", "integer", "amount", "time", "day", "country", "currency", "list"]
 _PATTERNS = {"integer": r"\d+", "country": "[A-Z]{2}", "currency": "[A-Z]{3}"}

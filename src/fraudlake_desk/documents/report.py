@@ -21,10 +21,10 @@ from fraudlake_desk.window import Window
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from fraudlake.lake.store import Store
     from fraudlake.model.intervals import Estimate
     from fraudlake.operations.status import Status
     from fraudlake.tables import Table
-    from fraudlake_desk.store import Store
 
 _BARS = 62
 """The largest number of days with a bar each; for more days, the bars are weeks."""

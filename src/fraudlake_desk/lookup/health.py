@@ -10,7 +10,7 @@ from fraudlake import tables
 from fraudlake.silver import source_position
 
 if TYPE_CHECKING:
-    from fraudlake_desk.store import Store
+    from fraudlake.lake.store import Store
 
 _LATE = "late"
 """The reason of late rows: ``quality_rules.LATE``, whose module loads pyspark."""

@@ -20,7 +20,7 @@ from fraudlake_desk.review.review import Event, Item
 from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
-    from fraudlake_desk.store import Store
+    from fraudlake.lake.store import Store
 
 MOST = 2000
 """Most transactions of a history: those of its case first, then the latest others."""

@@ -14,8 +14,8 @@ from fraudlake_desk.lookup import history
 from fraudlake_desk.review import verdicts
 
 if TYPE_CHECKING:
+    from fraudlake.lake.store import Store
     from fraudlake_desk.review.review import Item
-    from fraudlake_desk.store import Store
     from fraudlake_desk.window import Window
 
 STEPS, NODES = 2, 12

@@ -13,9 +13,9 @@ from fraudlake_desk.documents.letters import shown
 from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
+    from fraudlake.lake.store import Store
     from fraudlake.settings import Settings
     from fraudlake_desk.review.items import Queued
-    from fraudlake_desk.store import Store
 
 
 def declared(settings: Settings, noun: str) -> tuple[str, ...]:

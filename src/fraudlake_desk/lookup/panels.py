@@ -18,9 +18,9 @@ from fraudlake_desk.lookup import history
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from fraudlake.lake.store import Store
     from fraudlake.settings.panels import Panel
     from fraudlake_desk.review.review import Item
-    from fraudlake_desk.store import Store
     from fraudlake_desk.window import Window
 
 ROWS, SECONDS = 20, 10.0

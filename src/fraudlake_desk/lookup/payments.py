@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import date
 
-    from fraudlake_desk.store import Store
+    from fraudlake.lake.store import Store
 
 
 def days(store: Store, where: str = "") -> Window | None:

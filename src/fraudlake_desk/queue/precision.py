@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from fraudlake.lake.store import Store
     from fraudlake.tables import Table
     from fraudlake_desk.queue.reviewed import Reviewed
-    from fraudlake_desk.store import Store
     from fraudlake_desk.window import Window
 
 _DAY = "CAST(timestamp AS DATE)"
@@ -129,7 +129,7 @@ def of_queues(store: Store, condition: str) -> pa.Table:
 
 def _with_verdicts(store: Store, table: Table, condition: str) -> str:
     """Return a query of alerts with their latest verdicts: see :func:`of_queues`."""
-    evidence = f"SELECT alert_id, {store.explode}(evidence) AS part FROM {table.name} WHERE {condition}"
+    evidence = f"SELECT alert_id, explode(evidence) AS part FROM {table.name} WHERE {condition}"
     payments = (
         f"SELECT alert_id, transaction_id FROM {table.name} WHERE {condition} UNION ALL "
         f"SELECT alert_id, part['transaction_id'] AS transaction_id FROM ({evidence}) parts"

@@ -27,7 +27,7 @@ from fraudlake_desk.review import cases, merges, review
 from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
-    from fraudlake_desk.store import Store
+    from fraudlake.lake.store import Store
 
 SEED = 42
 _UNKNOWN = 1 / 2

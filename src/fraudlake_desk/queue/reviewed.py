@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from fraudlake import tables
 from fraudlake.text.sql_text import one_of
-from fraudlake_desk import opening
 from fraudlake_desk.queue import missed
 from fraudlake_desk.review import cases, merges, review
 
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fraudlake.lake import Lake
+    from fraudlake.lake.store import Store
     from fraudlake.tables import Table
     from fraudlake_desk.queue.missed import Floats, Missed
     from fraudlake_desk.review.review import Event
-    from fraudlake_desk.store import Store
 
 LATEST = timedelta(days=28)
 """The time span, up to the latest queue, for which estimates are shown."""
@@ -107,7 +106,7 @@ class Reviewed:
 
 def of(lake: Lake) -> Reviewed | None:
     """Read an open lake; None without queues, which costs a single lookup."""
-    return Reviewed.read(opening.of(lake)) if lake.has_rows(tables.GOLD_REVIEW_QUEUE) else None
+    return Reviewed.read(lake.store) if lake.store.has_rows(tables.GOLD_REVIEW_QUEUE) else None
 
 
 def latest_missed(lake: Lake) -> Missed | None:

@@ -12,8 +12,8 @@ from fraudlake_desk.documents.letters import shown
 from fraudlake_desk.review import review
 
 if TYPE_CHECKING:
+    from fraudlake.lake.store import Store
     from fraudlake_desk.review.review import Event, Item, State
-    from fraudlake_desk.store import Store
 
 LARGEST = 10 << 20
 """Maximum bytes of a file."""

@@ -17,7 +17,7 @@ from fraudlake_desk.window import Window
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from fraudlake_desk.store import Store
+    from fraudlake.lake.store import Store
 
 DRAWN, CASE, OPENED = "drawn", "case", "opened"
 

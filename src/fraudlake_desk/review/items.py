@@ -16,7 +16,7 @@ from fraudlake_desk.review.review import Item, State
 from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
-    from fraudlake_desk.store import Store
+    from fraudlake.lake.store import Store
 
 
 @dataclass(frozen=True)

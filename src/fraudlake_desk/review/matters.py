@@ -15,9 +15,9 @@ from fraudlake_desk.review.review import Item
 from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
+    from fraudlake.lake.store import Store
     from fraudlake_desk.review.items import Named
     from fraudlake_desk.review.review import Event, State
-    from fraudlake_desk.store import Store
 
 
 def open_case(

@@ -16,8 +16,8 @@ from fraudlake_desk.window import Window
 if TYPE_CHECKING:
     from datetime import date
 
+    from fraudlake.lake.store import Store
     from fraudlake_desk.review.review import Event, Item, Verdict
-    from fraudlake_desk.store import Store
 
 
 @dataclass(frozen=True)

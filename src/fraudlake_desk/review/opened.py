@@ -14,8 +14,8 @@ from fraudlake_desk.review import cases, review
 if TYPE_CHECKING:
     from datetime import date
 
+    from fraudlake.lake.store import Store
     from fraudlake_desk.review.review import Event
-    from fraudlake_desk.store import Store
 
 
 def id_of(event_id: str) -> str:

@@ -1,7 +1,7 @@
 """Review: makes, checks and writes the events of ``silver_review_events``: who took an item, who decided on it, when.
 
 A writer reads all earlier events, checks that its event is allowed after them, and gives it the next number. Delta
-accepts one event per number (:meth:`fraudlake_desk.store.Store.insert_all`), so two analysts never hold the same item,
+accepts one event per number (:meth:`fraudlake.lake.store.Store.insert_all`), so two analysts never hold the same item,
 whatever their clocks say. An item's time never goes back: each event is later than the item's event before it.
 
 A verdict covers payments: an analyst marks those that are fraud, and the others that it covers are genuine.
@@ -29,7 +29,7 @@ from fraudlake.values import bounded
 from fraudlake_desk.review import chain
 
 if TYPE_CHECKING:
-    from fraudlake_desk.store import Store
+    from fraudlake.lake.store import Store
     from fraudlake_desk.window import Window
 
 Kind = Literal[

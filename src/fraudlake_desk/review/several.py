@@ -12,7 +12,7 @@ from fraudlake_desk.review import marks, review, verdicts
 from fraudlake_desk.review.review import Event, Item, State, Wanted
 
 if TYPE_CHECKING:
-    from fraudlake_desk.store import Store
+    from fraudlake.lake.store import Store
 
 MOST = 100
 """Most items of one commit."""

@@ -16,8 +16,8 @@ from fraudlake_desk.review import cases, review
 from fraudlake_desk.review.review import Wanted
 
 if TYPE_CHECKING:
+    from fraudlake.lake.store import Store
     from fraudlake_desk.review.review import Event, Item, State
-    from fraudlake_desk.store import Store
     from fraudlake_desk.window import Window
 
 _LOG = logging.getLogger("fraudlake.desk")

@@ -12,7 +12,7 @@ from databricks.sdk.core import Config
 from fraudlake import __version__
 from fraudlake.errors import UsageError
 from fraudlake.workspace.client import asking
-from fraudlake_desk.warehouse import WarehouseStore
+from fraudlake.workspace.warehouse import WarehouseStore
 
 if TYPE_CHECKING:
     from fraudlake.settings import Settings

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from fraudlake.detection.list_entries import Entry
+    from fraudlake.lake.store import Store
     from fraudlake.settings import Settings
     from fraudlake_desk.lookup.history import History
     from fraudlake_desk.review.review import Event, SetAside, State
-    from fraudlake_desk.store import Store
     from fraudlake_desk.web.forms import Fields
     from fraudlake_desk.web.site import Site
 

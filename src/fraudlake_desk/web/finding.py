@@ -15,7 +15,7 @@ from fraudlake_desk.web.names import account, segment
 from fraudlake_desk.web.site import moment
 
 if TYPE_CHECKING:
-    from fraudlake_desk.store import Store
+    from fraudlake.lake.store import Store
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from fraudlake.lake.store import Store
     from fraudlake_desk.lookup.history import History
     from fraudlake_desk.review.merges import Merges
     from fraudlake_desk.review.review import Event, Item
-    from fraudlake_desk.store import Store
     from fraudlake_desk.web.forms import Fields
     from fraudlake_desk.web.site import Site
 

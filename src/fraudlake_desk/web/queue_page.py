@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from fraudlake.lake.store import Store
     from fraudlake_desk.review.items import Queued
-    from fraudlake_desk.store import Store
     from fraudlake_desk.web.access import Person
     from fraudlake_desk.web.forms import Fields
     from fraudlake_desk.web.site import Site

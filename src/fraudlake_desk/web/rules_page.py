@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from fraudlake.detection.report import Agreement, Report
+    from fraudlake.lake.store import Store
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake_desk.list_entries import Listed
     from fraudlake_desk.rules import RuleFigures
-    from fraudlake_desk.store import Store
 
 _DAYS = 28
 _CLOSED = 50

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from fraudlake.errors import UsageError
+from fraudlake.lake.store import Store
 from fraudlake.process import stop
-from fraudlake_desk.store import Store
 from fraudlake_desk.web import connections
 from fraudlake_desk.web.access import ProxyAccess, TokenAccess
 from fraudlake_desk.web.role import Role, RoleByFile, RoleByGroup, SameRole

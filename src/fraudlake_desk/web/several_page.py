@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from fraudlake.errors import FraudlakeError
+    from fraudlake.lake.store import Store
     from fraudlake_desk.review.items import Queued
     from fraudlake_desk.review.review import Event, Item, State
     from fraudlake_desk.review.several import Make, Outcomes
-    from fraudlake_desk.store import Store
     from fraudlake_desk.web.forms import Fields
     from fraudlake_desk.web.site import Site
 

@@ -24,7 +24,7 @@ from fraudlake_desk.web.names import account, segment
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from fraudlake_desk.store import Store
+    from fraudlake.lake.store import Store
     from fraudlake_desk.web.access import Access, Person
 
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}

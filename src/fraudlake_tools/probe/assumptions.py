@@ -506,7 +506,7 @@ def _cloud_files_state(probe: Probe) -> str:
         raise FraudlakeError("unknown: Auto Loader did not run")
     # cloud_files_state takes a literal only, no parameter.
     state = f"cloud_files_state({spark_literal(str(checkpoint))})"
-    paths = probe.scratch.spark.sql(f"SELECT path FROM {state}").collect()  # noqa: S608
+    paths = probe.scratch.spark.sql(f"SELECT path FROM {state}").collect()
     if len(paths) != 1:
         raise FraudlakeError(f"{len(paths)} files, not 1")
     return str(paths[0]["path"])

@@ -22,10 +22,10 @@ from playwright import sync_api as playwright
 from starlette.testclient import TestClient
 
 from fraudlake import tables
+from fraudlake.lake.local_store import LocalStore
+from fraudlake.lake.store import Store
 from fraudlake.settings import Settings
-from fraudlake_desk.local_store import LocalStore
-from fraudlake_desk.store import Store
-from fraudlake_desk.warehouse import WarehouseStore
+from fraudlake.workspace.warehouse import WarehouseStore
 from fraudlake_desk.web import server
 from fraudlake_desk.web.application import application
 from fraudlake_desk.web.role import Role

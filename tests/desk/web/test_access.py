@@ -11,9 +11,9 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
 from fraudlake.errors import UsageError
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings, load
 from fraudlake.tables import SILVER_REVIEW_EVENTS
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.web import access, forms, guard, server
 from fraudlake_desk.web.access import Access, PlatformAccess, ProxyAccess, TokenAccess
 from fraudlake_desk.web.application import application

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.web import server
 from fraudlake_desk.web.access import PlatformAccess
 from fraudlake_desk.web.app_users import UserStores, groups_of

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from httpx2 import Response
 
+from fraudlake.lake.local_store import LocalStore
 from fraudlake_desk.documents import document, dossier
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.review import attachments, matters, review
 from fraudlake_desk.web.role import Role
 from tests.desk import small_lake

@@ -17,10 +17,10 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, Error, Page, Route, expect
 
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake.tables import SILVER_REVIEW_EVENTS
 from fraudlake_desk import rules
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.review import review
 from tests.desk import small_lake
 

@@ -15,9 +15,9 @@ import pytest
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.process import stop
 from fraudlake.settings import Settings
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.web import connections, server
 from fraudlake_desk.web.application import application
 from fraudlake_desk.web.role import Role

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from fraudlake.lake import open_lake
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.model import training
 from fraudlake.model.history import from_micros
 from fraudlake.settings import Settings
 from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.review import items
 from tests.desk import small_lake
 from tests.desk.web.conftest import Browser, Open

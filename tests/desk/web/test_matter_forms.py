@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fraudlake.lake.store import Store
 from fraudlake.tables import SILVER_REVIEW_EVENTS
-from fraudlake_desk.store import Store
 from fraudlake_desk.web.role import Role
 from tests.desk import small_lake
 from tests.desk.web.conftest import Browser, Open, OpenStore

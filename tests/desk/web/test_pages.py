@@ -18,8 +18,8 @@ from deltalake import write_deltalake
 from starlette.testclient import TestClient
 
 from fraudlake.errors import FraudlakeError
+from fraudlake.lake.local_store import LocalStore
 from fraudlake_desk import rules
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.web import case_page
 from fraudlake_desk.web.access import Person, PlatformAccess
 from fraudlake_desk.web.application import application
@@ -310,7 +310,7 @@ def test_the_pages_need_neither_spark_nor_pyspark(root: Path) -> None:
     script = (
         "import sys\n"
         "from starlette.testclient import TestClient\n"
-        "from fraudlake_desk.local_store import LocalStore\n"
+        "from fraudlake.lake.local_store import LocalStore\n"
         "from fraudlake_desk.web import server\n"
         "from fraudlake_desk.web.application import application\n"
         "from fraudlake_desk.web.role import Role\n"

@@ -17,9 +17,9 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake.tables import SILVER_REVIEW_EVENTS
-from fraudlake_desk.local_store import LocalStore
 from tests.desk import browsers
 from tests.integration.certificates import Authority
 

@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE
-from fraudlake_desk.local_store import LocalStore
 from tests.desk import small_lake
 from tests.desk.web.conftest import Browser, Open
 from tests.desk.web.test_decisions import events

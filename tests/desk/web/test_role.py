@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fraudlake.errors import UsageError
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings, load
 from fraudlake.tables import SILVER_REVIEW_EVENTS
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.web import server
 from fraudlake_desk.web.application import application
 from fraudlake_desk.web.errors import RefusedError

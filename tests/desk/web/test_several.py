@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from fraudlake.lake.local_store import LocalStore
+from fraudlake.lake.store import Store
 from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS, Table
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.review import chain, items, matters, review, several, verdicts
-from fraudlake_desk.store import Store
 from fraudlake_desk.web.role import Role
 from fraudlake_desk.window import Window
 from tests.desk import small_lake

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake_desk import rules
-from fraudlake_desk.local_store import LocalStore
 from fraudlake_desk.review import review
 from tests.desk import small_lake
 

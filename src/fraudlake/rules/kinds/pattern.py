@@ -64,7 +64,7 @@ class PatternRule(AnyRule):
             "DEFINE " + ", ".join(f"{name} AS {condition}" for name, condition in self.define.items()),
         ]
         lines = "\n  ".join(clause for clause in clauses if clause)
-        return f"SELECT * FROM transactions MATCH_RECOGNIZE (\n  {lines}\n)"  # noqa: S608 (our own parser reads it)
+        return f"SELECT * FROM transactions MATCH_RECOGNIZE (\n  {lines}\n)"
 
     def compile(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> CompiledPattern:
         """Compile the rule for the entities and the columns, which are mapped by their names in queries.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def _streams(lake: Lake, retry_rejected: bool) -> list[Stream]:
     folder = landing_folder(lake)
     folder.require()
-    if not any(True for _ in landing.files(folder.path)) and not lake.rows(tables.BRONZE_FILES):
+    if not any(True for _ in landing.files(folder.path)) and not lake.store.rows(tables.BRONZE_FILES):
         raise FraudlakeError(f"nothing has landed in {folder.path}: no finished file is there yet")
     source = FileSource(retry_rejected)
     return [

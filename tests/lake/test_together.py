@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fraudlake_desk.together import Together
+from fraudlake.lake.together import Together
 
 
 def test_what_is_asked_for_during_a_call_is_answered_by_the_next_one() -> None:

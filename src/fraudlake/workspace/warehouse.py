@@ -1,4 +1,4 @@
-"""Warehouse: the desk's store over a SQL warehouse of a workspace, without Spark."""
+"""Warehouse: the store over a SQL warehouse of a workspace, without Spark."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from databricks.sdk.errors import NotFound
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import conflict
+from fraudlake.lake.store import Store, complete
 from fraudlake.text.sql_text import one_of, value
 from fraudlake.workspace.client import asking, connect
 from fraudlake.workspace.sql import Sql, warehouse
-from fraudlake_desk.store import Store, complete
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
-from fraudlake_desk.answers import Answers
+from fraudlake.lake.answers import Answers
 
 
 class Asked:

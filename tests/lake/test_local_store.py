@@ -6,10 +6,12 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from fraudlake.lake.local_store import LocalStore
+from fraudlake.lake.store import Snapshot
 from fraudlake.tables import SILVER_VERDICTS
-from fraudlake_desk.local_store import LocalStore
 from tests.desk import local
 
 
@@ -30,6 +32,25 @@ def test_what_others_write_is_read_next(stores: tuple[LocalStore, LocalStore]) -
     for number, id_ in enumerate("abc"):
         local.verdicts(other, {id_: True})
         assert verdicts(ours) == [*"abc"][: number + 1]
+
+
+def test_a_version_has_the_rows_that_it_had(stores: tuple[LocalStore, LocalStore]) -> None:
+    ours, other = stores
+    for id_ in "abc":
+        local.verdicts(other, {id_: True})
+        assert ours.count(Snapshot(SILVER_VERDICTS, 1)) == 1
+    assert [ours.count(Snapshot(SILVER_VERDICTS, version)) for version in range(4)] == [0, 1, 2, 3]
+    assert ours.version(SILVER_VERDICTS) == 3
+
+
+def test_given_rows_are_joined_with_tables_that_exist_or_not(stores: tuple[LocalStore, LocalStore]) -> None:
+    ours, _ = stores
+    statement = f"SELECT g.name FROM given g JOIN {SILVER_VERDICTS.name} v ON g.name = v.transaction_id"
+    assert ours.query(statement, SILVER_VERDICTS, given=pa.table({"name": ["a"]})).num_rows == 0
+    local.verdicts(ours, {"a": True})
+    for names in (["a", "b"], ["a", "c"]):
+        found = ours.query(statement, SILVER_VERDICTS, given=pa.table({"name": names}))
+        assert found["name"].to_pylist() == ["a"]
 
 
 @pytest.mark.parametrize("commits", [1, 2, 3])

@@ -1,4 +1,4 @@
-"""Store: the interface through which the desk queries and writes a lake's tables, with or without Spark."""
+"""Store: the interface through which a lake's tables are queried and few rows written, with or without Spark."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from fraudlake import tables
-from fraudlake.lake import conflict
 from fraudlake.lake.definition import Recorded
-from fraudlake.text.sql_text import one_of
+from fraudlake.settings.features import typed
 
 if TYPE_CHECKING:
-    from fraudlake.lake import Lake
+    from datetime import timedelta
+
+    from fraudlake.lake.commit import Commit, Detail
+    from fraudlake.lake.data_file import DataFile
     from fraudlake.settings import Settings
     from fraudlake.tables import Table
 
@@ -25,8 +28,26 @@ Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """A table as it was in a version."""
+
+    table: Table
+    version: int
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self.table.name
+
+
 class Store(ABC):
-    """Reads and writes a lake's tables."""
+    """Queries a lake's tables, and writes few rows to them.
+
+    :class:`fraudlake.lake.local_store.LocalStore` is a lake on this machine, without Spark;
+    :class:`fraudlake.lake.spark_store.SparkStore` is one that is open in Spark, as in a job of a workspace;
+    :class:`fraudlake.workspace.warehouse.WarehouseStore` is one behind a SQL warehouse.
+    """
 
     settings: Settings
     """The settings, with the lake's own definition."""
@@ -34,8 +55,6 @@ class Store(ABC):
     """The lake's name for people: its folder, or catalog and schema."""
     keeps_answers = False
     """Whether a repeated query is free until its tables change."""
-    explode = "explode"
-    """The SQL function that returns a row for each element of a list."""
 
     @property
     def short_name(self) -> str:
@@ -44,26 +63,32 @@ class Store(ABC):
 
     def _defined(self) -> Settings:
         """Return the settings with the lake's own definition."""
-        recorded = self.query(f"SELECT * FROM {tables.SILVER_DEFINITION.name}", tables.SILVER_DEFINITION)
+        recorded = self.rows(tables.SILVER_DEFINITION)
         return self.settings.defined(Recorded.of(recorded.to_pylist()).values)
 
     @abstractmethod
     def has(self, table: Table) -> bool:
         """Return whether a table exists."""
 
-    def has_rows(self, table: Table) -> bool:
-        """Return whether a table has rows."""
-        return len(self.query(f"SELECT 1 AS present FROM {table.name} LIMIT 1", table)) > 0
-
     @abstractmethod
     def query(self, statement: str, *read: Table) -> pa.Table:
-        """Return the rows of a query; a missing table counts as empty.
+        """Return the few rows of a query; a missing table counts as empty.
 
         Args:
-            statement: SQL that both Spark and DataFusion support, with plain table names and without parameters:
-                use :func:`fraudlake.text.sql_text.literal` for texts. Times are in UTC.
+            statement: a ``SELECT`` that both Spark and DataFusion support, with plain table names and without
+                parameters: use :func:`fraudlake.text.sql_text.literal` for texts. Times are in UTC. ``explode`` becomes
+                DataFusion's ``unnest``. DataFusion converts names without quotes to lower case, so names with capital
+                letters are in backticks.
             read: the tables that it names.
         """
+
+    def rows(self, table: Table) -> pa.Table:
+        """Return all rows of a small table."""
+        return self.query(f"SELECT * FROM {table.name}", table)
+
+    def has_rows(self, table: Table, condition: str = "true") -> bool:
+        """Return whether a table has rows, or rows that fulfil a condition in SQL."""
+        return len(self.query(f"SELECT 1 AS present FROM {table.name} WHERE {condition} LIMIT 1", table)) > 0
 
     @abstractmethod
     def ask(self, statement: str, names: Collection[str]) -> pa.Table:
@@ -141,52 +166,63 @@ class Store(ABC):
             return None
 
 
-class SparkStore(Store):
-    """A lake that is open in Spark, as in a job of a workspace."""
+class LakeStore(Store):
+    """The store of an open lake, which also has the versions of its tables."""
 
-    def __init__(self, lake: Lake) -> None:
-        """Read and write through a lake's session."""
-        self._lake = lake
-        self.settings, self.name = lake.settings, lake.name
+    @abstractmethod
+    def query(self, statement: str, *read: Table | Snapshot, given: pa.Table | None = None) -> pa.Table:
+        """Return the few rows of a query: see :meth:`Store.query`.
 
-    def has(self, table: Table) -> bool:
-        """Return whether a table exists."""
-        return self._lake.has(table)
+        Args:
+            statement: the query.
+            read: the tables that it names, now or in a version.
+            given: rows without nested columns, which the query names ``given``.
+        """
 
-    def query(self, statement: str, *read: Table) -> pa.Table:
-        """Return the rows of a query: see :meth:`Store.query`."""
-        for table in read:
-            self._lake.read(table).createOrReplaceTempView(table.name)
-        return self._lake.session.sql(statement).toArrow()
+    def count(self, table: Table | Snapshot, condition: str = "true") -> int:
+        """Count the rows of a table that fulfil a condition in SQL, or all."""
+        counted = self.query(f"SELECT count(*) AS total FROM {table.name} WHERE {condition}", table)
+        return int(counted["total"][0].as_py())
 
-    def ask(self, statement: str, names: Collection[str]) -> pa.Table:
-        """Return the rows of a query over tables of any names: see :meth:`Store.ask`."""
-        return self._lake.session.sql(statement).toArrow()
+    @abstractmethod
+    def version(self, table: Table) -> int:
+        """Return a table's current version."""
 
-    def append(self, table: Table, rows: pa.Table) -> None:
-        """Append rows: see :meth:`Store.append`."""
-        conflict.retried(lambda: self._lake.writer(table).write(complete(rows, table), "append"))
+    @abstractmethod
+    def history(self, table: Table, limit: int | None = None) -> list[Commit]:
+        """Return a table's commits in its log, the newest first; at most ``limit``."""
 
-    def insert(self, table: Table, rows: pa.Table, keys: Sequence[str]) -> None:
-        """Insert rows whose keys are new: see :meth:`Store.insert`."""
-        from fraudlake.lake import merge
+    def data_version(self, table: Table) -> int:
+        """Return the table version that last changed its rows."""
+        return max((commit.version for commit in self.history(table) if commit.changes_rows), default=-1)
 
-        new = self._lake.session.createDataFrame(complete(rows, table))
-        merge.merge(self._lake, new, table, merge.same(keys), "WHEN NOT MATCHED THEN INSERT *")
+    @abstractmethod
+    def detail(self, table: Table) -> Detail:
+        """Return a table's metadata from its log."""
 
-    def insert_all(self, table: Table, rows: pa.Table, key: str) -> None:
-        """Insert all rows or none: see :meth:`Store.insert_all`."""
-        from fraudlake.lake import merge
+    def identity(self, table: Table) -> str:
+        """Return the id that Delta gave a table when it was made; a table made in its place has another one."""
+        return self.detail(table).id
 
-        new = self._lake.session.createDataFrame(complete(rows, table))
-        # One existing key makes the condition true for all new rows, so that none is inserted.
-        is_there = one_of(f"t.{key}", rows[key].to_pylist())
-        merge.merge(self._lake, new, table, is_there, "WHEN NOT MATCHED THEN INSERT *")
+    @abstractmethod
+    def column_types(self, table: Table) -> dict[str, str]:
+        """Return the columns that a table has now: their types in SQL, by name."""
 
-    def replace(self, table: Table, rows: pa.Table, condition: str) -> None:
-        """Replace rows: see :meth:`Store.replace`."""
-        new = self._lake.session.createDataFrame(complete(rows, table)).write.format("delta").mode("overwrite")
-        conflict.retried(lambda: new.option("replaceWhere", condition).saveAsTable(self._lake.name_of(table)))
+    @abstractmethod
+    def files(self, table: Table) -> list[DataFile]:
+        """Return the files of a table as it is now."""
+
+    def may_have_unused_files(self, table: Table, retention: timedelta) -> bool:
+        """Return whether VACUUM may find files to remove; true if only VACUUM can tell."""
+        return True
+
+    def remove_old_log(self, table: Table) -> None:
+        """Remove old commits from a table's log, if no writer does so by itself."""
+
+
+def declared(table: Table, settings: Settings) -> Table:
+    """Return a table with the columns and features that settings declare for it."""
+    return tables.with_declared(table, settings.columns, typed(settings.features, settings.columns))
 
 
 def complete(rows: pa.Table, table: Table) -> pa.Table:
