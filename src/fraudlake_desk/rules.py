@@ -244,7 +244,7 @@ def latest_days(store: Store, most: int) -> Window:
 
 def transactions(store: Store, window: Window, columns: Sequence[str]) -> pa.Table:
     """Return columns of ``silver_transactions`` of a range."""
-    silver = tables.with_declared(tables.SILVER_TRANSACTIONS, store.settings.columns)
+    silver = tables.SILVER_TRANSACTIONS
     return store.query(f"SELECT {', '.join(columns)} FROM {silver.name} WHERE {window.sql}", silver)
 
 

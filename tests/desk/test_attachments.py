@@ -12,7 +12,8 @@ from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake.local_store import LocalStore
 from fraudlake_desk.queue import people
 from fraudlake_desk.review import attachments, chain, items, review
-from fraudlake_desk.review.review import Event, Item
+from fraudlake_desk.review.event import Event
+from fraudlake_desk.review.item import Item
 from fraudlake_desk.window import Window
 from tests.desk.local import MARCH_7, Payment, fill, open_store
 

@@ -18,7 +18,8 @@ from fraudlake.settings.columns import DeclaredColumn
 from fraudlake_desk.documents import document
 from fraudlake_desk.documents.dossier import dossier
 from fraudlake_desk.review import cases, chain, review
-from fraudlake_desk.review.review import Event, State
+from fraudlake_desk.review.event import Event
+from fraudlake_desk.review.review import State
 from tests.conftest import FraudlakeHere
 from tests.desk import conftest as made
 from tests.desk import small_lake

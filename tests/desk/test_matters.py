@@ -20,7 +20,8 @@ from fraudlake_desk.documents import dossier
 from fraudlake_desk.queue import queue
 from fraudlake_desk.queue.reviewed import Reviewed
 from fraudlake_desk.review import chain, items, marks, matters, merges, review, verdicts
-from fraudlake_desk.review.review import Event, State
+from fraudlake_desk.review.event import Event, Verdict
+from fraudlake_desk.review.review import State
 from tests.desk import conftest
 from tests.desk.local import MARCH_7, Payment, fill, open_store
 
@@ -47,7 +48,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 def decide(
-    store: LocalStore, name: str, verdict: review.Verdict, fraud: list[str] | None = None, analyst: str = "ann"
+    store: LocalStore, name: str, verdict: Verdict, fraud: list[str] | None = None, analyst: str = "ann"
 ) -> Event:
     item, id_ = items.require(store, name), review.new_id()
     chosen = item.transaction_ids if fraud is None else fraud

@@ -6,15 +6,16 @@ from datetime import UTC, date, datetime, timedelta
 
 from fraudlake_desk.queue import people
 from fraudlake_desk.review import review
+from fraudlake_desk.review.event import Event, Kind
+from fraudlake_desk.review.item import Item
 from fraudlake_desk.review.items import Queued
-from fraudlake_desk.review.review import Event
 from fraudlake_desk.window import Window
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 WEEK = Window(date(2026, 3, 2), date(2026, 3, 8))
 
 
-def event(item: str, kind: review.Kind, analyst: str, minute: int, **given: object) -> Event:
+def event(item: str, kind: Kind, analyst: str, minute: int, **given: object) -> Event:
     at = NOON + timedelta(minutes=minute)
     return Event(f"{item} {minute}", item, kind, analyst, at, "7", "account", "7", transaction_ids=("t",), **given)
 
@@ -50,7 +51,7 @@ def test_of_no_events_nobody_did_anything() -> None:
 
 
 def test_what_all_did_is_added_up_beside_what_is_left_of_the_queues() -> None:
-    item = review.Item("a", "a", "account", "7", "7", ("t",), frozenset({"a"}))
+    item = Item("a", "a", "account", "7", "7", ("t",), frozenset({"a"}))
     row = {"item_id": "a"}
     decision = event("a", "verdict", "ann", 3, verdict="fraud", fraud_ids=("t",), fraud_amount=40.0)
     free, decided = review.state([], NOON), review.state([decision], NOON)

@@ -14,6 +14,7 @@ from fraudlake.lake.local_store import LocalStore
 from fraudlake.tables import GOLD_CASES, SILVER_VERDICTS
 from fraudlake_desk.queue import queue
 from fraudlake_desk.review import cases, items, marks, review, verdicts
+from fraudlake_desk.review.event import Verdict
 from tests.desk.local import MARCH_7, Payment, fill, open_store
 from tests.desk.local import verdicts as put_verdicts
 
@@ -40,7 +41,7 @@ def by_rank(store: LocalStore, **given: Any) -> list[dict[str, Any]]:
     return queue.build(store, DAY, now=NOW, **given).rows
 
 
-def decide(store: LocalStore, name: str, verdict: review.Verdict, analyst: str = "ann", at: datetime = NOW) -> None:
+def decide(store: LocalStore, name: str, verdict: Verdict, analyst: str = "ann", at: datetime = NOW) -> None:
     item, event_id = items.require(store, name), review.new_id()
     fraud = marks.amounts(store, item, item.transaction_ids) if verdict == "fraud" else None
     review.record(

@@ -31,7 +31,9 @@ from fraudlake.settings import load
 from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS, Table
 from fraudlake_cli import main as program
 from fraudlake_desk.review import chain, review
-from fraudlake_desk.review.review import Event, Item, State
+from fraudlake_desk.review.event import Event, Verdict
+from fraudlake_desk.review.item import Item
+from fraudlake_desk.review.review import State
 from tests.desk import local
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
@@ -60,9 +62,7 @@ def take(store: LocalStore, analyst: str, at: datetime = NOON, item: Item = CASE
     return review.record(store, item, event_id, lambda state: review.take(item, state, analyst, LOCK, event_id), at)
 
 
-def decide(
-    store: LocalStore, analyst: str, verdict: review.Verdict = "fraud", at: datetime = NOON, **given: object
-) -> Event:
+def decide(store: LocalStore, analyst: str, verdict: Verdict = "fraud", at: datetime = NOON, **given: object) -> Event:
     event_id = str(given.pop("event_id", review.new_id()))
 
     fraud = dict.fromkeys(CASE.transaction_ids, 50.0) if verdict == "fraud" else None

@@ -9,7 +9,8 @@ import pytest
 
 from fraudlake.errors import FraudlakeError
 from fraudlake_desk.review import review
-from fraudlake_desk.review.review import Event, State
+from fraudlake_desk.review.event import Event
+from fraudlake_desk.review.review import State
 from tests.desk import local
 from tests.desk.test_review import CASE, NOON, take
 

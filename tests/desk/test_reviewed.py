@@ -17,7 +17,7 @@ from fraudlake.settings import load
 from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_REVIEW_EVENTS
 from fraudlake_desk.queue.reviewed import Reviewed
 from fraudlake_desk.review import review
-from fraudlake_desk.review.review import Event
+from fraudlake_desk.review.event import Event, Verdict
 from tests.conftest import FraudlakeHere
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, detected
@@ -47,7 +47,7 @@ def item(name: str, account: str, kind: str = "drawn", day: date = DAY, amount: 
     }
 
 
-def decide(store: Store, *verdicts: tuple[str, review.Verdict, str]) -> None:
+def decide(store: Store, *verdicts: tuple[str, Verdict, str]) -> None:
     """Write verdicts on items, each about one transaction."""
     events = [
         Event(

@@ -10,7 +10,7 @@ import pytest
 from fraudlake.forget import attachments as forgotten
 from fraudlake.lake.local_store import LocalStore
 from fraudlake_desk.review import attachments, review
-from fraudlake_desk.review.review import Item
+from fraudlake_desk.review.item import Item
 
 pytestmark = pytest.mark.stream
 

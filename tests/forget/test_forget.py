@@ -28,6 +28,7 @@ from fraudlake.operations.status import status
 from fraudlake.streams import aggregate, deliver, detect, ingest, refine, stream
 from fraudlake_desk.queue import queue
 from fraudlake_desk.review import cases, chain, review
+from fraudlake_desk.review.event import Event
 from fraudlake_tools import simulator
 
 pytestmark = pytest.mark.stream
@@ -294,7 +295,7 @@ def review_cases(lake: Any) -> None:
             lambda state, item=item, id_=account: review.decide(item, state, "ann", "unsure", id_, note=note),
         )
 
-    def merged(before: review.State) -> review.Event:
+    def merged(before: review.State) -> Event:
         return review.relate(items[OTHER], before, "ann", "merged", "merge", "one thief", items[NAMED], before)
 
     review.record(store, items[OTHER], "merge", merged)

@@ -19,11 +19,13 @@ from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import value
 from fraudlake_cli.app import App, cli, options
 from fraudlake_cli.command import Day
+from fraudlake_desk.review.event import Event
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
+    from fraudlake_desk.review.item import Item
     from fraudlake_desk.review.items import Queued
-    from fraudlake_desk.review.review import Event, Item, SetAside, State
+    from fraudlake_desk.review.review import SetAside, State
     from fraudlake_desk.review.several import Make, Outcomes
 
 _SHOWN = 1_000
@@ -645,10 +647,9 @@ def _say_outcomes(app: App, outcomes: Outcomes, text: Callable[[Event], str]) ->
     Raises:
         FraudlakeError: at least one was refused.
     """
-    from fraudlake_desk.review import review
 
     refused = {name: one for name, one in outcomes.items() if isinstance(one, FraudlakeError)}
-    rows = {name: _as_row(one) for name, one in outcomes.items() if isinstance(one, review.Event)}
+    rows = {name: _as_row(one) for name, one in outcomes.items() if isinstance(one, Event)}
     if len(outcomes) == 1:
         for error in refused.values():
             raise error

@@ -25,8 +25,8 @@ from fraudlake_desk.review import marks, review
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
+    from fraudlake_desk.review.event import Event
     from fraudlake_desk.review.items import Named
-    from fraudlake_desk.review.review import Event
 
 Kind = Literal["text", "integer", "amount", "time", "day", "country", "currency", "list"]
 _PATTERNS = {"integer": r"\d+", "country": "[A-Z]{2}", "currency": "[A-Z]{3}"}

@@ -106,7 +106,7 @@ def _count(store: Store, table: tables.Table, newest: str) -> Count:
 
 
 def _reasons(store: Store) -> list[Reason]:
-    table = tables.with_declared(tables.SILVER_QUARANTINE, store.settings.columns)
+    table = tables.SILVER_QUARANTINE
     groups = store.query(f"SELECT reasons, count(*) AS rows FROM {table.name} GROUP BY reasons", table).to_pylist()
     counts: dict[str, int] = {}
     for group in groups:

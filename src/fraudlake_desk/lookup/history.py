@@ -16,7 +16,8 @@ from fraudlake.entity import ACCOUNT
 from fraudlake.text.sql_text import bounded_sum, literal, one_of, value
 from fraudlake.values import bounded
 from fraudlake_desk.review import review, verdicts
-from fraudlake_desk.review.review import Event, Item
+from fraudlake_desk.review.event import Event
+from fraudlake_desk.review.item import Item
 from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:

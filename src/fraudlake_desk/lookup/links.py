@@ -15,7 +15,7 @@ from fraudlake_desk.review import verdicts
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
-    from fraudlake_desk.review.review import Item
+    from fraudlake_desk.review.item import Item
     from fraudlake_desk.window import Window
 
 STEPS, NODES = 2, 12

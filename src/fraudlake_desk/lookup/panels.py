@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fraudlake.lake.store import Store
     from fraudlake.settings.panels import Panel
-    from fraudlake_desk.review.review import Item
+    from fraudlake_desk.review.item import Item
     from fraudlake_desk.window import Window
 
 ROWS, SECONDS = 20, 10.0

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from fraudlake.values import bounded
 from fraudlake_desk.review import review
+from fraudlake_desk.review.event import VERDICTS
 
 if TYPE_CHECKING:
+    from fraudlake_desk.review.event import Event
     from fraudlake_desk.review.items import Queued
-    from fraudlake_desk.review.review import Event
     from fraudlake_desk.window import Window
 
 
@@ -23,7 +24,7 @@ class Work:
     """The work of a person on some days."""
 
     name: str
-    verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(review.VERDICTS, 0))
+    verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
     """Number of times they gave each verdict, corrections included."""
     fraud_amount: float = 0.0
     """Amounts of the payments that they marked as fraud, in account currency."""
@@ -78,7 +79,7 @@ def total(people: Iterable[Work], queued: Iterable[Queued]) -> Total:
         queued=len(queued),
         open=sum(not one.is_decided for one in queued),
         late=sum(one.is_late for one in queued),
-        verdicts={name: sum(work.verdicts[name] for work in people) for name in review.VERDICTS},
+        verdicts={name: sum(work.verdicts[name] for work in people) for name in VERDICTS},
         fraud_amount=bounded(sum(work.fraud_amount for work in people)),
         overturned=sum(work.overturned for work in people),
         withdrawn=sum(work.withdrawn for work in people),

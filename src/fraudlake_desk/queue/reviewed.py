@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fraudlake.lake.store import Store
     from fraudlake.tables import Table
     from fraudlake_desk.queue.missed import Floats, Missed
-    from fraudlake_desk.review.review import Event
+    from fraudlake_desk.review.event import Event
 
 LATEST = timedelta(days=28)
 """The time span, up to the latest queue, for which estimates are shown."""

@@ -13,7 +13,9 @@ from fraudlake_desk.review import review
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
-    from fraudlake_desk.review.review import Event, Item, State
+    from fraudlake_desk.review.event import Event
+    from fraudlake_desk.review.item import Item
+    from fraudlake_desk.review.review import State
 
 LARGEST = 10 << 20
 """Maximum bytes of a file."""

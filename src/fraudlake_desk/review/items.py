@@ -12,7 +12,8 @@ from fraudlake.tables import GOLD_REVIEW_QUEUE
 from fraudlake.text.sql_text import one_of
 from fraudlake_desk.queue import queue
 from fraudlake_desk.review import cases, merges, opened, review
-from fraudlake_desk.review.review import Item, State
+from fraudlake_desk.review.item import Item
+from fraudlake_desk.review.review import State
 from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
-    from fraudlake_desk.review.review import Item
+    from fraudlake_desk.review.item import Item
 
 BEFORE, AFTER = 90, 7
 """Payments can be marked from so many days before an item's own days to so many after."""

@@ -11,13 +11,14 @@ from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.text.counts import counted
 from fraudlake_desk.lookup.payments import by_id
 from fraudlake_desk.review import items, opened, review
-from fraudlake_desk.review.review import Item
+from fraudlake_desk.review.item import Item
 from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
+    from fraudlake_desk.review.event import Event
     from fraudlake_desk.review.items import Named
-    from fraudlake_desk.review.review import Event, State
+    from fraudlake_desk.review.review import State
 
 
 def open_case(

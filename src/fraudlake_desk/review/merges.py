@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     from fraudlake.lake.store import Store
-    from fraudlake_desk.review.review import Event, Item, Verdict
+    from fraudlake_desk.review.event import Event, Verdict
+    from fraudlake_desk.review.item import Item
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from fraudlake.lake.store import Store
-    from fraudlake_desk.review.review import Event
+    from fraudlake_desk.review.event import Event
 
 
 def id_of(event_id: str) -> str:

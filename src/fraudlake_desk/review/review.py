@@ -13,13 +13,12 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fraudlake.entity import ACCOUNT
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import conflict
 from fraudlake.tables import SILVER_REVIEW_EVENTS
@@ -27,30 +26,13 @@ from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import one_of
 from fraudlake.values import bounded
 from fraudlake_desk.review import chain
+from fraudlake_desk.review.event import Event, Kind, Verdict
+from fraudlake_desk.review.item import Item
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
-    from fraudlake_desk.window import Window
 
-Kind = Literal[
-    "taken",
-    "released",
-    "verdict",
-    "corrected",
-    "withdrawn",
-    "noted",
-    "attached",
-    "waiting",
-    "assigned",
-    "escalated",
-    "opened",
-    "merged",
-    "separated",
-    "erased",
-]
 SetAside = Literal["noted", "waiting", "assigned", "escalated"]
-Verdict = Literal["fraud", "genuine", "unsure"]
-VERDICTS: tuple[Verdict, ...] = ("fraud", "genuine", "unsure")
 LONGEST = {"reason": 1_000, "note": 20_000, "analyst": 200, "assignee": 200}
 """The maximum lengths of the texts of an event, in characters."""
 _LONGEST_WAIT = timedelta(days=366)
@@ -68,89 +50,6 @@ _FOR_ANYBODY: dict[str, Any] = {"waits_until": None, "assignee": None, "is_escal
 
 class TakenError(FraudlakeError):
     """Another analyst holds the item, or it is decided."""
-
-
-@dataclass(frozen=True)
-class Item:
-    """The unit of review: a case, or an account of a day that was drawn at random."""
-
-    item_id: str
-    """The ``case_id`` of a case, or the id that the queue gave to a drawn account."""
-    case_id: str | None
-    entity: str
-    entity_key: str
-    account_id: str
-    transaction_ids: tuple[str, ...]
-    """The transactions that a verdict covers."""
-    names: frozenset[str]
-    """Every id that names it; for a case, the ids of its alerts."""
-    day: date | None = None
-    """The day of the queue that it is from."""
-    about: Window | None = None
-    """The days of its alerts, or the day for which it was drawn."""
-    parts: tuple[Item, ...] = ()
-    """If others were merged into the case: the case without them, then the others."""
-    as_of: int = 0
-    """Number of the last merge or separation that it reflects."""
-
-    @property
-    def all_names(self) -> frozenset[str]:
-        """Its names, and those of its parts."""
-        return self.names.union(*(part.names for part in self.parts))
-
-    @property
-    def has_accounts(self) -> bool:
-        """Whether its payments may be of several accounts."""
-        return any((one.entity, one.entity_key) != (ACCOUNT, self.account_id) for one in self.parts or (self,))
-
-
-@dataclass(frozen=True)
-class Event:
-    """A row of ``silver_review_events``; times in UTC."""
-
-    event_id: str
-    item_id: str
-    kind: Kind
-    analyst: str
-    at: datetime
-    account_id: str
-    entity: str
-    entity_key: str
-    verdict: Verdict | None = None
-    reason: str | None = None
-    note: str | None = None
-    expires_at: datetime | None = None
-    assignee: str | None = None
-    transaction_ids: tuple[str, ...] = ()
-    fraud_ids: tuple[str, ...] = ()
-    fraud_amount: float | None = None
-    case_id: str | None = None
-    day: date | None = None
-    number: int = 0
-    hash: str | None = None
-    is_erased: bool | None = None
-    merged_into: str | None = None
-    file_name: str | None = None
-    file_size: int | None = None
-    file_hash: str | None = None
-
-    @property
-    def is_verdict(self) -> bool:
-        """Whether it is a verdict or the correction of one."""
-        return self.kind in ("verdict", "corrected")
-
-    @property
-    def is_label(self) -> bool:
-        """Whether it labels payments, or withdraws their labels."""
-        return self.is_verdict or self.kind == "withdrawn"
-
-    @property
-    def labels(self) -> dict[str, bool | None]:
-        """The label of each transaction that it covers: true is fraud; None: no label."""
-        if self.verdict not in ("fraud", "genuine"):
-            return dict.fromkeys(self.transaction_ids)
-        fraud = set(self.fraud_ids)
-        return {id_: id_ in fraud for id_ in self.transaction_ids}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake_desk.review import marks, review, verdicts
-from fraudlake_desk.review.review import Event, Item, State, Wanted
+from fraudlake_desk.review.event import Event
+from fraudlake_desk.review.item import Item
+from fraudlake_desk.review.review import State, Wanted
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store

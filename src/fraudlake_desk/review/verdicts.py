@@ -13,11 +13,13 @@ from fraudlake.errors import FraudlakeError
 from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, SILVER_VERDICTS
 from fraudlake.text.sql_text import one_of, value
 from fraudlake_desk.review import cases, review
+from fraudlake_desk.review.event import Event
 from fraudlake_desk.review.review import Wanted
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
-    from fraudlake_desk.review.review import Event, Item, State
+    from fraudlake_desk.review.item import Item
+    from fraudlake_desk.review.review import State
     from fraudlake_desk.window import Window
 
 _LOG = logging.getLogger("fraudlake.desk")
@@ -43,7 +45,7 @@ def record(store: Store, wanted: Sequence[Wanted]) -> list[Event | FraudlakeErro
     """
     outcomes = review.record_all(store, wanted)
     pairs = zip(wanted, outcomes, strict=True)
-    labelled = [one.item for one, event in pairs if isinstance(event, review.Event) and event.is_label]
+    labelled = [one.item for one, event in pairs if isinstance(event, Event) and event.is_label]
     try:
         if labelled:
             follow(store, *labelled)

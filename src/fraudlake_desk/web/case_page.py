@@ -22,8 +22,9 @@ from fraudlake_desk.documents.letters import shown
 from fraudlake_desk.lookup import history, links, money, panels
 from fraudlake_desk.lookup.money import amount
 from fraudlake_desk.review import attachments, cases, items, marks, opened, review, verdicts
+from fraudlake_desk.review.event import Verdict
+from fraudlake_desk.review.item import Item
 from fraudlake_desk.review.items import Named
-from fraudlake_desk.review.review import Item
 from fraudlake_desk.web import finding, forms, link_drawing, matter_forms
 from fraudlake_desk.web.cut import brief
 from fraudlake_desk.web.errors import MissingError, PageError
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
     from fraudlake.lake.store import Store
     from fraudlake.settings import Settings
     from fraudlake_desk.lookup.history import History
-    from fraudlake_desk.review.review import Event, SetAside, State
+    from fraudlake_desk.review.event import Event
+    from fraudlake_desk.review.review import SetAside, State
     from fraudlake_desk.web.forms import Fields
     from fraudlake_desk.web.site import Site
 
@@ -223,7 +225,7 @@ def _release(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
 
 def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     id_, verdict = forms.event_id(fields), fields.get("verdict")
-    known = next((one for one in get_args(review.Verdict) if one == verdict), None)
+    known = next((one for one in get_args(Verdict) if one == verdict), None)
     if known is None:
         raise PageError("a verdict is fraud, genuine or unsure")
     reason, note, is_correction = fields.get("reason"), fields.get("note"), bool(fields.get("correct"))

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
     from fraudlake.lake.store import Store
     from fraudlake_desk.lookup.history import History
+    from fraudlake_desk.review.event import Event
+    from fraudlake_desk.review.item import Item
     from fraudlake_desk.review.merges import Merges
-    from fraudlake_desk.review.review import Event, Item
     from fraudlake_desk.web.forms import Fields
     from fraudlake_desk.web.site import Site
 

@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from fraudlake_desk.review import cases, items, review, several
+from fraudlake_desk.review.event import Event, Verdict
 from fraudlake_desk.web import forms
 from fraudlake_desk.web.case_page import ASIDE
 from fraudlake_desk.web.errors import MissingError, PageError
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 
     from fraudlake.errors import FraudlakeError
     from fraudlake.lake.store import Store
+    from fraudlake_desk.review.item import Item
     from fraudlake_desk.review.items import Queued
-    from fraudlake_desk.review.review import Event, Item, State
+    from fraudlake_desk.review.review import State
     from fraudlake_desk.review.several import Make, Outcomes
     from fraudlake_desk.web.forms import Fields
     from fraudlake_desk.web.site import Site
@@ -99,7 +101,7 @@ def _make(store: Store, analyst: str, chosen: Iterable[Item], fields: Fields) ->
         time_ = datetime.combine(until, time(), UTC) if until else None
         return review.set_aside(item, before, analyst, ASIDE[act], id_, reason, note, time_, assignee)
 
-    def decide(verdict: review.Verdict, item: Item, before: State, id_: str) -> Event:
+    def decide(verdict: Verdict, item: Item, before: State, id_: str) -> Event:
         return review.decide(item, before, analyst, verdict, id_, None, reason, note)
 
     if act == "fraud":
@@ -119,13 +121,13 @@ def _make(store: Store, analyst: str, chosen: Iterable[Item], fields: Fields) ->
 def _row(name: str, day: date, chosen: dict[str, Item], outcomes: Outcomes) -> dict[str, Any]:
     """Return the outcome of an item as a row for the page."""
     outcome: Event | FraudlakeError = outcomes.get(name, MissingError(_NO_ITEM))
-    is_done = isinstance(outcome, review.Event)
+    is_done = isinstance(outcome, Event)
     item = chosen.get(name)
     return {
         "key": item.entity_key if item else name,
         "address": f"/items/{segment(name)}?day={day}",
         "is_done": is_done,
-        "text": _done(outcome) if isinstance(outcome, review.Event) else str(outcome),
+        "text": _done(outcome) if isinstance(outcome, Event) else str(outcome),
     }
 
 

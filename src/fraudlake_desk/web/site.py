@@ -45,7 +45,7 @@ class Site:
     def files(self) -> dict[str, tuple[bytes, str]]:
         """The static files with their types, by name."""
         package = resources.files("fraudlake_desk")
-        paths = [package / "charts.css", *(package / "web" / "static").iterdir()]
+        paths = [package / "documents" / "charts.css", *(package / "web" / "static").iterdir()]
         return {path.name: (path.read_bytes(), _TYPES[path.name[path.name.rindex(".") :]]) for path in paths}
 
     @cached_property

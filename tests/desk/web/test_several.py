@@ -14,6 +14,8 @@ from fraudlake.lake.local_store import LocalStore
 from fraudlake.lake.store import Store
 from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS, Table
 from fraudlake_desk.review import chain, items, matters, review, several, verdicts
+from fraudlake_desk.review.event import Event
+from fraudlake_desk.review.item import Item
 from fraudlake_desk.web.role import Role
 from fraudlake_desk.window import Window
 from tests.desk import small_lake
@@ -160,7 +162,7 @@ def test_if_the_process_ends_before_the_labels_the_events_are_there_and_a_repeti
 def test_two_names_of_one_item_are_one_event(store: LocalStore) -> None:
     case = items.require(store, "alert1")
 
-    def note(item: review.Item, before: review.State, id_: str) -> review.Event:
+    def note(item: Item, before: review.State, id_: str) -> Event:
         return review.set_aside(item, before, "ann", "noted", id_, note="seen")
 
     outcomes = several.carry_out(store, {"alert1": case, "the same": case}, "f", ["note"], note)

@@ -18,6 +18,7 @@ from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake_desk import rules
 from fraudlake_desk.review import review
+from fraudlake_desk.review.event import Event
 from tests.desk import small_lake
 
 pytestmark = pytest.mark.long
@@ -34,7 +35,7 @@ def page(browser: Browser, desk: Any) -> Iterator[Page]:
     context.close()
 
 
-def events(root: Path) -> list[review.Event]:
+def events(root: Path) -> list[Event]:
     return review.of_lake(LocalStore(Settings(lake=root)))
 
 
