@@ -122,7 +122,8 @@ def test_it_installs_on_the_runtimes_python(wheel: Distribution, python: str) ->
 
 def test_a_workspace_needs_nothing_of_a_local_lake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "deltalake", None)
-    monkeypatch.delitem(sys.modules, "fraudlake.lake.local", raising=False)
+    for name in ("local", "local_store"):
+        monkeypatch.delitem(sys.modules, f"fraudlake.lake.{name}", raising=False)
     with pytest.raises(UsageError, match="need the Spark of a Databricks workspace"):
         open_lake(Settings(catalog="main", schema="fraud"))
     with pytest.raises(UsageError, match=r"deltalake is not installed: pip install 'fraudlake\[local\]'"):

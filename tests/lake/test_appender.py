@@ -19,6 +19,10 @@ class Log:
 
     commits: dict[tables.Table, list[Commit]]
 
+    @property
+    def store(self) -> Log:
+        return self
+
     def history(self, table: tables.Table, limit: int | None = None) -> list[Commit]:
         return self.commits[table][:limit]
 

@@ -132,7 +132,7 @@ def test_aggregates_follow_days_whose_rows_are_there_although_a_clock_is_ahead(r
 def test_files_stay_until_commits_confirm_the_clock(root: Path, ahead: Ahead, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = opened(root)
     monkeypatch.setattr(maintenance.contents, "TABLES", (tables.SILVER_TRANSACTIONS,))
-    monkeypatch.setattr(type(lake), "may_have_unused_files", lambda self, table, retention: True)
+    monkeypatch.setattr(type(lake.store), "may_have_unused_files", lambda self, table, retention: True)
     ahead(730 * DAY)
     done = maintenance.vacuum(lake)
     assert (done.in_doubt, done.tables) == (["silver_transactions"], [])
@@ -164,7 +164,7 @@ def commits_at(monkeypatch: pytest.MonkeyPatch, lake: Lake, *days_ago: float) ->
     commits = [lake.store.history(tables.SILVER_TRANSACTIONS)[0]] * len(days_ago)
     millis = [int((NOW - days * DAY).timestamp() * 1000) for days in days_ago]
     made = [type(one)(one.version, one.operation, at, False) for one, at in zip(commits, millis, strict=True)]
-    monkeypatch.setattr(type(lake), "history", lambda self, table, limit=None: made)
+    monkeypatch.setattr(type(lake.store), "history", lambda self, table, limit=None: made)
 
 
 @pytest.mark.parametrize(

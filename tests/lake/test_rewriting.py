@@ -163,7 +163,9 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, commit: Any) -> None:
 def test_spark_rewrites_the_days_of_the_files(days: list[str | None], by: tuple[str, ...], statement: str) -> None:
     ran: list[str] = []
     session = SimpleNamespace(sql=lambda text: SimpleNamespace(collect=lambda: ran.append(text)))
-    lake: Any = SimpleNamespace(session_for_files=lambda table, size: session, name_of=lambda table: table.name)
+    lake: Any = SimpleNamespace(
+        session_for_files=lambda table, size: session, name_of=lambda table: table.name, table=lambda table: table
+    )
     chosen = [DataFile(str(number), 1, 0, {"date": day}) for number, day in enumerate(days)]
     SparkWriter(lake, tables.SILVER_TRANSACTIONS).rewrite(chosen, by, 1)
     assert ran == [f"OPTIMIZE silver_transactions{statement}"]

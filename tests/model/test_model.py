@@ -300,7 +300,7 @@ def test_a_version_is_compared_rolled_back_and_promoted_again(life: dict[str, An
     assert training.rollback(lake).number == "1"
     assert published.champion_number(lake) == "1"
     assert [(version.number, version.aliases) for version in registry.versions()] == [("2", ()), ("1", ("champion",))]
-    with pytest.raises(FraudlakeError, match="version 1 of model 'fraudlake' replaced no version"):
+    with pytest.raises(FraudlakeError, match="version 1 of model 'fraudlake' did not replace a version"):
         training.rollback(lake)
     assert training.promote(lake, "2")[0].aliases == ("champion",)
     with pytest.raises(FraudlakeError, match="has no version 7"):

@@ -15,6 +15,7 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.errors import UsageError
+from fraudlake.lake.spark_store import SparkStore
 from fraudlake.operations import lineage, maintenance
 from fraudlake.streams import detect, ingest, refine, stream
 from fraudlake.text.sql_text import literal
@@ -152,5 +153,6 @@ def test_a_text_is_the_same_to_both_engines(lake: Callable[..., Any]) -> None:
     columns = ", ".join(f"{literal(text)} AS {name}" for name, text in named.items())
     opened = lake()
     plain_lake.fill(opened.root, tables.BRONZE_FILES, {"path": "x"})
-    for answer in (opened.query, super(type(opened), opened).query):
-        assert answer(tables.BRONZE_FILES, columns).to_pylist() == [named]
+    for store in (opened.store, SparkStore(opened)):
+        answer = store.query(f"SELECT {columns} FROM {tables.BRONZE_FILES.name}", tables.BRONZE_FILES)
+        assert answer.to_pylist() == [named]

@@ -18,7 +18,7 @@ from fraudlake.detection import rule_table
 from fraudlake.detection.list_entries import Entry
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.gold import account_daily, alert_windows
-from fraudlake.lake import Lake
+from fraudlake.lake.spark_writer import SparkWriter
 from fraudlake.lake.store import Snapshot
 from fraudlake.operations import rebuild as rebuilding
 from fraudlake.operations import retention
@@ -272,7 +272,7 @@ def test_a_replay_that_was_cut_is_finished_by_the_next_one_however_often_it_was(
     lake: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = with_large_above_400(lake(warn=("amount_is_positive",)))
-    replace = Lake.replace
+    replace = SparkWriter.replace
     command = "fraudlake replay --from 2026-03-07 --to 2026-03-07 --apply"
 
     def killed(*arguments: Any) -> None:
@@ -280,13 +280,13 @@ def test_a_replay_that_was_cut_is_finished_by_the_next_one_however_often_it_was(
 
     for cut_at in ("silver_quarantine", "silver_alerts", "aggregates"):
 
-        def killed_at(self: Lake, rows: Any, table: tables.Table, *arguments: Any, cut_at: str = cut_at) -> None:
-            if table.name == cut_at:
+        def killed_at(self: SparkWriter, *arguments: Any, cut_at: str = cut_at) -> None:
+            if self._table.name == cut_at:
                 killed()
-            replace(self, rows, table, *arguments)
+            replace(self, *arguments)
 
         with monkeypatch.context() as patched:
-            patched.setattr(Lake, "replace", killed_at)
+            patched.setattr(SparkWriter, "replace", killed_at)
             if cut_at == "aggregates":
                 patched.setattr(groups, "recompute", killed)
             with pytest.raises(OSError, match="killed"):

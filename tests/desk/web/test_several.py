@@ -121,7 +121,10 @@ def test_items_are_set_aside_with_what_the_form_asks_for(browse: Open, store: Lo
     ("given", "message"),
     [
         ({"act": "take"}, "no item is chosen"),
-        ({"act": "take", "item": [f"i{number}" for number in range(101)]}, "101 items are chosen, and 100 at once"),
+        (
+            {"act": "take", "item": [f"i{number}" for number in range(101)]},
+            "101 items are chosen, and at most 100 are allowed at once",
+        ),
         ({"act": "dance", "item": ["alert1"]}, "does not say what to do"),
         ({"act": "take", "item": ["alert1"], "day": ""}, "name the day of the queue"),
     ],
