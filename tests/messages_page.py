@@ -25,6 +25,7 @@ AREAS = {
         (
             "fraudlake_cli/main.py",
             "fraudlake_cli/commands/doctor.py",
+            "fraudlake/process/extras.py",
             "fraudlake/process/host.py",
             "fraudlake/process/python_path.py",
             "fraudlake/lake/jars.py",

@@ -128,6 +128,8 @@ def test_a_workspace_needs_nothing_of_a_local_lake(monkeypatch: pytest.MonkeyPat
         open_lake(Settings(catalog="main", schema="fraud"))
     with pytest.raises(UsageError, match=r"deltalake is not installed: pip install 'fraudlake\[local\]'"):
         open_lake(Settings())
+    with pytest.raises(UsageError, match=r"deltalake is not installed: pip install 'fraudlake\[local\]'"):
+        cli.main(["queue", "list"], standalone_mode=False)
 
 
 def test_a_job_of_a_workspace_needs_no_server(wheel: Distribution, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fraudlake import __version__, settings
-from fraudlake.process import logs
+from fraudlake.process import extras, logs
 from fraudlake.settings import Settings
 from fraudlake.text import json_text
 from fraudlake.text.counts import counted
@@ -100,7 +100,8 @@ class App:
         """
         wanted = self.settings(**flags)
         if not wanted.is_in_workspace:
-            from fraudlake.lake.local_store import LocalStore
+            with extras.required("local"):
+                from fraudlake.lake.local_store import LocalStore
 
             return LocalStore(wanted)
         if wanted.warehouse is None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fraudlake.operations.status import Status
     from fraudlake.quarantine.replay import Replayed
     from fraudlake.quarantine.show import Quarantine
+    from fraudlake_cli.lake_figures import LakeFigures
     from fraudlake_desk.queue.missed import Missed
 
 SHOWN_ALERTS = 5
@@ -35,8 +36,9 @@ _HEADLINES = ("area_under_pr", "precision_at_budget", "recall_at_budget")
 _NOT_RAW = ("source", "position", "reasons", "quarantined_at")
 
 
-def print_counts(console: Console, status: Status, missed: Missed | None) -> None:
+def print_counts(console: Console, figures: LakeFigures) -> None:
     """Print the number of rows of each layer, whether they add up, and the estimated fraud that queues missed."""
+    status, missed = figures
     layers = Table.grid(padding=(0, 2))
     layers.add_column(justify="left")
     layers.add_column(justify="right")
@@ -240,14 +242,14 @@ def print_state(console: Console, state: State, tiles: dict[str, dict[str, int]]
 def print_run(
     console: Console,
     lake: Lake,
-    status: Status,
-    missed: Missed | None,
+    counts: LakeFigures,
     model: dict[str, Any] | None,
     seconds: float,
 ) -> None:
     """Print the result of a whole run."""
     console.rule("[bold]fraudlake")
-    print_counts(console, status, missed)
+    print_counts(console, counts)
+    status = counts.status
 
     console.print(f"\n[bold]Alerts[/] ({status.alerts:,})")
     first = lake.read(tables.SILVER_ALERTS).orderBy("timestamp", "alert_id").limit(SHOWN_ALERTS)

@@ -2,7 +2,7 @@
 
 :func:`match` evaluates a query over a whole table::
 
-    import fraudlake_patterns as match_recognize
+    import fraudlake_patterns
 
     sql = '''
     SELECT * FROM payments MATCH_RECOGNIZE (
@@ -11,7 +11,7 @@
       PATTERN (A B) WITHIN INTERVAL '1' MINUTE
       DEFINE A AS amount < 1, B AS amount > 500)
     '''
-    alerts = match_recognize.match(sql, payments, time="paid_at", name="payments")
+    alerts = fraudlake_patterns.match(sql, payments, time="paid_at", name="payments")
 
 Rows may also come in parts. :func:`parse` returns a :class:`Query`, and :func:`sort` sorts the rows of a part.
 :func:`~fraudlake_patterns.evaluation.matches` returns the matches that end in the part and the state for the

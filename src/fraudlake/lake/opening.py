@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fraudlake.errors import UsageError
 from fraudlake.lake.workspace import WorkspaceLake
+from fraudlake.process import extras
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,8 +37,6 @@ def open_lake(
     """
     if settings.is_in_workspace:
         return WorkspaceLake(settings, spark, must_exist, change)
-    try:
+    with extras.required("local"):
         from fraudlake.lake.local import LocalLake
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name} is not installed: pip install 'fraudlake[local]'") from None
     return LocalLake(settings, must_exist, change)

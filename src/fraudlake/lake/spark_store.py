@@ -106,7 +106,7 @@ class SparkStore(LakeStore):
         """Return the files of a table as it is now."""
         columns = self.detail(table).partition_columns
         file = F.col("_metadata")
-        found = self._lake.read(table).select(
+        files = self._lake.read(table).select(
             file["file_path"].alias("path"),
             file["file_size"].alias("size"),
             F.unix_millis(file["file_modification_time"]).alias("millis"),
@@ -114,5 +114,5 @@ class SparkStore(LakeStore):
         )
         return [
             DataFile(row["path"], row["size"], row["millis"], {column: row[column] for column in columns})
-            for row in found.distinct().collect()
+            for row in files.distinct().collect()
         ]

@@ -70,8 +70,8 @@ def verdicts_on(lake: Lake, transactions: pa.Table) -> pa.Table:
         "SELECT DISTINCT v.transaction_id, v.decided_at, v.verdict, v.analyst "
         f"FROM {table.name} v JOIN given g ON v.transaction_id = g.transaction_id"
     )
-    found = lake.store.query(statement, table, given=transactions)
-    return found.cast(pa.schema([table.schema.field(name) for name in found.column_names]))
+    verdicts = lake.store.query(statement, table, given=transactions)
+    return verdicts.cast(pa.schema([table.schema.field(name) for name in verdicts.column_names]))
 
 
 def _given(rows: pa.Table, of: Format) -> pa.Table:

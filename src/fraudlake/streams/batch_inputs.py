@@ -106,9 +106,9 @@ class _StoredVersions(duplicates.StoredTables):
         on_dates = "false" if dates is None else f"date BETWEEN DATE '{dates[0]}' AND DATE '{dates[1]}'"
         silver = of(tables.SILVER_TRANSACTIONS, "source", "position", on_dates)
         quarantine = of(tables.SILVER_QUARANTINE, SOURCE, POSITION, f"{SOURCE} IS NOT NULL")
-        found = self.lake.store.query(
+        ranges = self.lake.store.query(
             f"{silver} UNION ALL {quarantine}",
             Snapshot(tables.SILVER_TRANSACTIONS, self.inputs.silver_version),
             Snapshot(tables.SILVER_QUARANTINE, self.inputs.quarantine_version),
         )
-        return zip(*(found[name].to_pylist() for name in ("source", "low", "high")), strict=True)
+        return zip(*(ranges[name].to_pylist() for name in ("source", "low", "high")), strict=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fraudlake.errors import UsageError
+from fraudlake.process import extras
 from fraudlake.process import host as machine
 from fraudlake_cli.app import App, cli, options
 from fraudlake_cli.progress import console
@@ -54,12 +55,10 @@ def desk(
     Only this machine can reach it, unless --host says otherwise. A team shares one desk if a proxy says who they are:
     give --public-url, --user-header and --trusted-proxies. Reads the lake's tables without Spark.
     """
-    try:
+    with extras.required("desk"):
         from fraudlake_desk.web import server
         from fraudlake_desk.web.application import application
         from fraudlake_desk.web.role import Role
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name} is not installed: pip install 'fraudlake[desk]'") from None
 
     settings = app.settings(**flags)
     if _APP in os.environ:

@@ -11,6 +11,7 @@ import click
 from fraudlake.text.counts import counted
 from fraudlake_cli import summary
 from fraudlake_cli.app import App, cli, options
+from fraudlake_cli.lake_figures import LakeFigures
 from fraudlake_cli.progress import console, output, planned, timed
 
 if TYPE_CHECKING:
@@ -90,16 +91,9 @@ def status(app: App, /, **flags: str | None) -> None:
     Reads the landing folder, the tables and the checkpoints; writes nothing. Exit code 1 if the counts do not add up,
     if the model's latest day has drifted, or if its predictions are too often wrong.
     """
-    from fraudlake.operations.status import status as status_of
-    from fraudlake_desk.queue import reviewed
-
-    lake = app.open_existing(**flags)
-    with console.status("counting rows"):
-        figures = status_of(lake)
-        missed = reviewed.latest_missed(lake)
-    result = figures.as_dict() | {"missed": missed.as_dict() if missed else None}
-    app.show(result, lambda: summary.print_counts(output, figures, missed))
-    if figures.gaps or figures.breaches:
+    figures = LakeFigures.of(app.open_existing(**flags))
+    app.show(figures.as_dict(), lambda: summary.print_counts(output, figures))
+    if figures.status.gaps or figures.status.breaches:
         sys.exit(1)
 
 

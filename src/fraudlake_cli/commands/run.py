@@ -14,7 +14,8 @@ from fraudlake_cli.app import App, cli, follow_reviews, options
 from fraudlake_cli.commands import steps
 from fraudlake_cli.commands.model import load_disputes, train_if_enough
 from fraudlake_cli.commands.rule_changes import note_other_rules
-from fraudlake_cli.progress import console, output, planned, run_streams, timed
+from fraudlake_cli.lake_figures import LakeFigures
+from fraudlake_cli.progress import output, planned, run_streams, timed
 
 
 @cli.command(example="fraudlake --lake my-lake run --landing /where/flink/writes", params=steps.flags())
@@ -42,9 +43,7 @@ def run(context: click.Context, /, chosen: str | None, **flags: Any) -> None:
 def _run_all(app: App, flags: dict[str, Any]) -> None:
     from fraudlake.model.registry import Registry
     from fraudlake.operations import maintenance
-    from fraudlake.operations.status import status as status_of
     from fraudlake.streams import aggregate, detect, ingest, refine, score
-    from fraudlake_desk.queue import reviewed
 
     begun = time.monotonic()
     with planned(*(step for step in steps.COMMANDS if step != "status")) as is_done:
@@ -73,11 +72,9 @@ def _run_all(app: App, flags: dict[str, Any]) -> None:
         streaming = (ingest, refine, detect, aggregate, *scoring)
         run_streams(lake, [stream for step in streaming for stream in step.streams(lake)], "continuous")
     note_other_rules(lake)
-    with console.status("counting rows"):
-        figures = status_of(lake)
-        missed = reviewed.latest_missed(lake)
-    result = figures.as_dict() | {"missed": missed.as_dict() if missed else None, "model": trained}
+    figures = LakeFigures.of(lake)
+    result = figures.as_dict() | {"model": trained}
     if disputes is not None:
         result["disputes"] = disputes
     seconds = time.monotonic() - begun
-    app.show(result, lambda: summary.print_run(output, lake, figures, missed, trained, seconds))
+    app.show(result, lambda: summary.print_run(output, lake, figures, trained, seconds))

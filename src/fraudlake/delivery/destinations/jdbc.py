@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field, SecretStr
 
 from fraudlake.delivery.destination import Destination, required
-from fraudlake.errors import UsageError
+from fraudlake.process import extras
 
 if TYPE_CHECKING:
     from fraudlake.delivery.sink import Sink
@@ -27,10 +27,8 @@ class Jdbc(BaseModel):
 
 def sink(settings: Jdbc, lake: Lake) -> Sink:
     """Return the sink of a database; SQLAlchemy is an extra of the package."""
-    try:
+    with extras.required("jdbc"):
         from fraudlake.delivery.database import DatabaseSink
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name} is not installed: pip install 'fraudlake[jdbc]'") from None
     return DatabaseSink(required(settings.jdbc_url, "jdbc_url").get_secret_value(), settings.jdbc_table)
 
 
