@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
-from fraudlake_desk.local_store import LocalStore
 from starlette.testclient import TestClient
 
 from fraudlake import tables
 from fraudlake.lake import lake_format
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake.tables import Table
 from fraudlake_desk.web import server

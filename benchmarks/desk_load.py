@@ -29,10 +29,9 @@ from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from fraudlake_desk.local_store import LocalStore
-
 from benchmarks import desk
 from fraudlake import tables
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake_desk.review import review
 

@@ -122,9 +122,9 @@ def test_a_source_is_read_once_and_counted(spark: Any, tmp_path: Path) -> None:
 
 
 def test_a_desk_page_is_linked_and_shows_its_table(tmp_path: Path) -> None:
-    from fraudlake_desk.local_store import LocalStore
     from starlette.testclient import TestClient
 
+    from fraudlake.lake.local_store import LocalStore
     from fraudlake_desk.web import server
     from fraudlake_desk.web.application import application
     from fraudlake_desk.web.role import Role
