@@ -85,6 +85,7 @@ TOGETHER = {
     "tests/integration/test_serverless.py": "a workspace",
     "tests/integration/test_workspace_jobs.py": "a workspace",
     "tests/test_main_job.py": "the main job's lake",
+    "tests/test_api.py": "the main job's lake",
     "tests/test_notebooks.py": "the main job's lake",
     "tests/operations/test_lineage.py": "the main job's lake",
     "tests/docs/test_executed.py": "the main job's lake",

@@ -33,7 +33,7 @@ ORDER = (
     ("streams",),
     ("operations",),
     ("forget",),
-    ("workspace", "notebook"),
+    ("api", "workspace", "notebook"),
     ("fraudlake_lane",),
     ("fraudlake_desk", "fraudlake_tools"),
     ("fraudlake_cli",),

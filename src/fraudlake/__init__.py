@@ -1,3 +1,20 @@
-"""fraudlake: turns Flink's card transactions into fraud alerts and scores, on Spark and Delta Lake."""
+"""fraudlake: turns Flink's card transactions into fraud alerts and scores, on Spark and Delta Lake.
+
+``fraudlake.open_lake``, ``fraudlake.status``, ``fraudlake.explain`` and ``fraudlake.backtest`` are its Python API.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fraudlake.api import backtest, explain, open_lake, status
 
 __version__ = "0.1.0"
+__all__ = ["backtest", "explain", "open_lake", "status"]
+
+
+def __getattr__(name: str) -> Any:
+    # They load pyspark, which the command line and the desk often do without.
+    if name in __all__:
+        return getattr(import_module("fraudlake.api"), name)
+    raise AttributeError(f"module {__name__} has no attribute {name}")

@@ -1,40 +1,13 @@
-"""Notebook: opens the lake that a notebook's parameters name, and prepares its tables for display."""
+"""Notebook: prepares a lake's tables for display."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from fraudlake import settings
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from fraudlake.lake import Lake
-
-_WIDGETS = {"catalog": "catalog", "schema": "schema_name"}
-
-
-def open_lake(dbutils: Any = None) -> Lake:
-    """Open the lake of a notebook; it must exist, since a notebook only reads.
-
-    The lake has recorded its own definition, such as its columns, so a notebook needs no settings file.
-
-    Args:
-        dbutils: the object of this name in a Databricks notebook, which gets the widgets ``catalog`` and ``schema``.
-            Without it, or if the widgets are empty, FRAUDLAKE_LAKE, fraudlake.toml or ``./lake`` names the lake.
-
-    Raises:
-        UsageError: the parameters name no lake, or settings contradict it.
-        FraudlakeError: there is no such lake.
-    """
-    from fraudlake import lake
-
-    given = {}
-    if dbutils is not None:
-        for widget, setting in _WIDGETS.items():
-            dbutils.widgets.text(widget, "")
-            given[setting] = dbutils.widgets.get(widget) or None
-    return lake.open_lake(settings.load(**given), must_exist=True)
 
 
 def threshold(lake: Lake) -> float:

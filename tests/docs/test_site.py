@@ -72,5 +72,5 @@ def test_a_link_of_a_plain_text_leads_to_a_file_of_the_site(site: Path) -> None:
 def test_the_plain_text_of_the_python_page_has_signatures_and_docstrings(site: Path) -> None:
     text = (site / "reference" / "python.md").read_text()
     assert ":::" not in text
-    assert "`fraudlake.settings.load(file: Path | None = None, **flags: Any) -> Settings`" in text
+    assert "`fraudlake.open_lake(dbutils: Any = None, **values: Any) -> Lake`" in text
     assert "Answer a query." in text

@@ -35,12 +35,24 @@ def _rule(file: Path, number: int, entry: Any) -> tuple[Rule, Status]:
     status = entry.get("status", "live")
     if status not in EVALUATED:
         raise UsageError(f"{where}.status = {status!r}: must be {' or '.join(sorted(EVALUATED))}")
+    return rule_of(where, {name: value for name, value in entry.items() if name != "status"}), status
+
+
+def rule_of(where: str, entry: Mapping[str, Any]) -> Rule:
+    """Make a rule from its fields.
+
+    Args:
+        where: the entry's place, for errors.
+        entry: the fields, without ``status``.
+
+    Raises:
+        UsageError: the rule is not valid.
+    """
     try:
-        rule = RULE.validate_python({name: value for name, value in entry.items() if name != "status"})
+        return RULE.validate_python(entry)
     except ValidationError as error:
         first = error.errors()[0]
         # The kind comes before the field.
         field = ".".join([where, *map(str, first["loc"][1:])])
         value = f" = {first['input']!r}" if isinstance(first["input"], str | int | float) else ""
         raise UsageError(f"{field}{value}: {reason_of(first)}") from None
-    return rule, status

@@ -18,13 +18,9 @@ from fraudlake_cli.summary import approximately
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import date
-
-    from pyspark.sql import DataFrame
 
     from fraudlake.detection.comparison import Comparison
     from fraudlake.detection.report import Agreement, Report
-    from fraudlake.lake import Lake
     from fraudlake.rules.kinds import Rule
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
@@ -36,16 +32,6 @@ _DAY = Day()
 @cli.group(name="rules", example="fraudlake rules backtest tiny_then_huge --from 2026-03-01")
 def rules_() -> None:
     """Try rules on history, run them in the shadow, and switch them on and off without a restart."""
-
-
-def _backtested(lake: Lake, rule: Rule, first: date | None, last: date | None) -> tuple[Report, DataFrame]:
-    from fraudlake.detection import backtest
-    from fraudlake.model import alerts
-    from fraudlake.rules.kinds.model import ModelRule
-
-    if isinstance(rule, ModelRule):
-        return alerts.backtest(lake, rule, first, last)
-    return backtest.backtest(lake, rule, first, last)
 
 
 def _source(command: Any) -> Any:
@@ -96,20 +82,20 @@ def backtest(
     NAME is a rule of the lake, in its newest version; --sql tries a query that is not a rule yet. A rule of the kind
     model is tried on the predictions of these transactions.
     """
-    from fraudlake.detection import backtest, rule_table
-    from fraudlake.rules.columns import query_columns
+    from fraudlake import api
+    from fraudlake.detection import rule_table
+    from fraudlake.detection.backtest import matches_in_order
 
     _require_one(name, file)
     query = query_of(file) if file else None
     lake = app.open_existing(**flags)
     rule = query or rule_table.read(lake).version_of(str(name)).rule
-    rule.check(query_columns(lake.settings.columns), lake.settings.entities)
     days = (first.date() if first else None, last.date() if last else None)
     with timed("backtest") as progress:
-        report, alerts = _backtested(lake, rule, *days)
+        report, alerts = api.backtest(lake, rule, *days)
         progress.append(f"{counted(report.transactions, 'transaction')}, {counted(report.alerts, 'alert')}")
     if matches is not None:
-        _write(matches, backtest.matches_in_order(rule, alerts))
+        _write(matches, matches_in_order(rule, alerts))
     app.say(report.as_dict(), _text(report))
 
 

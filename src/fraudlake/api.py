@@ -1,0 +1,77 @@
+"""API: what ``import fraudlake`` offers to programs and notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fraudlake import settings
+from fraudlake.detection import backtest as backtest_of_transactions
+from fraudlake.lake.opening import open_lake as open_by_settings
+from fraudlake.model import alerts as backtest_of_predictions
+from fraudlake.operations.lineage import explain
+from fraudlake.operations.status import status
+from fraudlake.rules import rule_file
+from fraudlake.rules.columns import query_columns
+from fraudlake.rules.kinds.model import ModelRule
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from pyspark.sql import DataFrame
+
+    from fraudlake.detection.report import Report
+    from fraudlake.lake import Lake
+    from fraudlake.rules.kinds import Rule
+
+__all__ = ["backtest", "explain", "open_lake", "status"]
+
+_WIDGETS = {"catalog": "catalog", "schema": "schema_name"}
+
+
+def open_lake(dbutils: Any = None, **values: Any) -> Lake:
+    """Open a lake to read it; it must exist.
+
+    The lake has recorded its own definition, such as its columns, so this needs no settings file.
+
+    Args:
+        dbutils: the object of this name in a Databricks notebook, which gets the widgets ``catalog`` and ``schema``.
+        **values: settings that replace those of the environment and of ``fraudlake.toml``, such as ``lake="folder"``.
+            Without a lake, FRAUDLAKE_LAKE, ``fraudlake.toml`` or ``./lake`` names it.
+
+    Raises:
+        UsageError: the parameters name no lake, or settings contradict it.
+        MissingLakeError: there is no such lake.
+        FraudlakeError: the lake cannot be opened.
+    """
+    if dbutils is not None:
+        for widget, setting in _WIDGETS.items():
+            dbutils.widgets.text(widget, "")
+            values[setting] = dbutils.widgets.get(widget) or None
+    return open_by_settings(settings.load(**values), must_exist=True)
+
+
+def backtest(
+    lake: Lake, rule: Rule | Mapping[str, Any], first: date | None = None, last: date | None = None
+) -> tuple[Report, DataFrame]:
+    """Evaluate a rule over the lake's history, without changing anything; a rule of scores over its predictions.
+
+    Args:
+        lake: the lake.
+        rule: the rule; a mapping has the fields of an entry of ``[[rules]]``, except ``status``.
+        first: first day (UTC); by default the first of ``silver_transactions``.
+        last: last day (UTC); by default the last of ``silver_transactions``.
+
+    Returns:
+        The figures, and the alerts: ``entity``, ``entity_key``, ``account_id``, ``transaction_id`` of the last
+        transaction, its ``time`` and ``amount``, and ``transaction_ids`` of all. Reading the alerts evaluates the rule
+        again.
+
+    Raises:
+        UsageError: the rule is not valid, or does not fit the lake's columns and entities.
+    """
+    tried = rule_file.rule_of("rule", rule) if isinstance(rule, Mapping) else rule
+    tried.check(query_columns(lake.settings.columns), lake.settings.entities)
+    if isinstance(tried, ModelRule):
+        return backtest_of_predictions.backtest(lake, tried, first, last)
+    return backtest_of_transactions.backtest(lake, tried, first, last)
