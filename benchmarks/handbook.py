@@ -128,7 +128,7 @@ def figures(rows: pd.DataFrame, scored: pa.Table) -> dict[str, float]:
     accounts, _ = pd.factorize(found["accountId"])
     days = found["dt"].dt.dayofyear.to_numpy(np.int64)
     weights, never = np.ones(len(found)), np.zeros(len(found), bool)
-    judged = metrics.Judged(fraud, never, scores, found["amount"].to_numpy(), accounts, days, weights)
+    judged = metrics.LabelledScores(fraud, never, scores, found["amount"].to_numpy(), accounts, days, weights)
     return {
         "auc": metrics.area_under_roc(fraud, scores, weights),
         "average_precision": metrics.area_under_pr(fraud, scores, weights),

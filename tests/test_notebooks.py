@@ -13,7 +13,7 @@ from nbclient import NotebookClient
 
 from fraudlake import tables
 from fraudlake.lake import open_lake
-from fraudlake.notebook import judged_predictions
+from fraudlake.notebook import labelled_predictions
 from fraudlake.settings import Settings
 from tests import every_rule
 from tests.conftest import SHORT_LIVED
@@ -72,7 +72,7 @@ def printed(outputs: list[Any]) -> list[str]:
 @pytest.mark.long
 def test_a_model_that_learned_verdicts_is_judged_by_verdicts(spark: Any, roots: dict[str, Path]) -> None:
     lake = open_lake(Settings(lake=roots["every_rule"], columns=every_rule.COLUMNS))
-    known, judge = judged_predictions(lake)
+    known, judge = labelled_predictions(lake)
     assert judge == "version 1, judged by analysts' verdicts"
     decided = {row["transaction_id"]: row["verdict"] for row in lake.store.rows(tables.SILVER_VERDICTS).to_pylist()}
     judged = {row["transaction_id"]: row["label"] for row in known.select("transaction_id", "label").collect()}
@@ -90,7 +90,7 @@ def test_a_model_that_learned_verdicts_is_judged_by_verdicts(spark: Any, roots: 
 @pytest.mark.stream
 @pytest.mark.long
 def test_a_model_that_learned_flinks_label_is_judged_by_it(main_job: Any) -> None:
-    known, judge = judged_predictions(main_job)
+    known, judge = labelled_predictions(main_job)
     assert judge.endswith(", judged by Flink's label")
     assert known.count() == known.where("label IS NOT NULL").count() > 0
 

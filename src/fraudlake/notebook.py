@@ -14,7 +14,7 @@ def threshold(lake: Lake) -> float:
     """Return the probability from which the champion predicts fraud.
 
     Raises:
-        FraudlakeError: the setting ``threshold`` is a budget, and there is no champion, or it has no budgets.
+        FraudlakeError: the setting ``threshold`` is a budget, and there is no champion.
     """
     from fraudlake.model.published import Champion
 
@@ -22,7 +22,7 @@ def threshold(lake: Lake) -> float:
     return Champion().now(lake).threshold(wanted) if isinstance(wanted, str) else wanted
 
 
-def judged_predictions(lake: Lake) -> tuple[DataFrame, str]:
+def labelled_predictions(lake: Lake) -> tuple[DataFrame, str]:
     """Return predictions with the labels that their model was trained on, and a sentence that names both.
 
     By Flink's label, fraud that only analysts recognise would count as an error of the model.
@@ -45,7 +45,7 @@ def judged_predictions(lake: Lake) -> tuple[DataFrame, str]:
         "verdicts": ("verdict", "analysts' verdicts"),
         "chargebacks": (prediction_quality.CHARGEBACKS, "verdicts and age"),
     }.get(learned.get(number, ""), ("flink", "Flink's label"))
-    known = prediction_quality.judged(
+    known = prediction_quality.with_labels(
         predictions.where(F.col("model_version") == F.lit(number)),
         verdicts.latest(lake.read(tables.SILVER_VERDICTS)),
         judge,

@@ -195,23 +195,23 @@ def explained(lineage: Lineage) -> str:
     lines = [
         lineage.alert["explanation"],
         f"rule        {lineage.rule['name']}: {', '.join(limits) or 'not in silver_rules'}",
-        f"alert       {lineage.alert['alert_id']}{_taken(lineage.taken, tables.SILVER_ALERTS)}",
+        f"alert       {lineage.alert['alert_id']}{_commit_text(lineage.taken, tables.SILVER_ALERTS)}",
     ]
     for origin in lineage.transactions:
         if not origin.transaction:
             lines.append(f"{origin.variable:<12}no longer in silver_transactions")
             continue
         row = origin.transaction
-        silver = _taken(origin.taken["silver"], tables.SILVER_TRANSACTIONS)
+        silver = _commit_text(origin.taken["silver"], tables.SILVER_TRANSACTIONS)
         text = f"{row['transaction_id']}, {row['timestamp']:%Y-%m-%d %H:%M:%S.%f}, {row['amount']:.2f}{silver}"
         lines.append(f"{origin.variable:<12}{text}")
         place = " ".join(f"{key} {value}" for key, value in origin.landed.items())
-        bronze = _taken(origin.taken["bronze"], tables.BRONZE_TRANSACTIONS)
+        bronze = _commit_text(origin.taken["bronze"], tables.BRONZE_TRANSACTIONS)
         lines.append(f"{'':<12}{place or 'bronze_transactions does not hold it any more'}{bronze}")
     return "\n".join(lines)
 
 
-def _taken(taken: Taken | None, table: tables.Table) -> str:
+def _commit_text(taken: Taken | None, table: tables.Table) -> str:
     if taken is None:
         return ""
     return f" ({table.name} version {taken.version}{'' if taken.is_first else ' or earlier'})"

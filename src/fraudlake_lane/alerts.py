@@ -132,7 +132,7 @@ def _with_windows(rows: DataFrame, rules: LaneRules, since: datetime | None, cou
         count: the largest number of an account's rows in the state.
 
     Returns:
-        ``account_id, before, current, behind``; ``rows`` in the order of event time; ``due``, the rows to evaluate;
+        ``account_id, before, current, after``; ``rows`` in the order of event time; ``due``, the rows to evaluate;
         and ``gap``, the time in microseconds up to which rows may be missing, or null.
     """
     is_full = F.size("rows") >= count
@@ -167,8 +167,8 @@ def _of_pair(pair: LaneRule[SmallThenLargeRule]) -> Column:
 
     A row has another after it if it was read late: its account has moved to another partition, read in parallel.
     """
-    before, current, behind = F.col("before"), F.col("current"), F.col("behind")
-    return F.array_compact(F.array(_pair(pair, before, current), _pair(pair, current, behind)))
+    before, current, after = F.col("before"), F.col("current"), F.col("after")
+    return F.array_compact(F.array(_pair(pair, before, current), _pair(pair, current, after)))
 
 
 def _pair(pair: LaneRule[SmallThenLargeRule], small: Column, large: Column) -> Column:

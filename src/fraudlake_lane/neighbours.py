@@ -67,7 +67,7 @@ def by_aggregate(rows: DataFrame, span: timedelta | None, count: int) -> DataFra
         count: the largest number of an account's rows in a window, which are the last ones.
 
     Returns:
-        ``account_id, before, current, behind``; null if there is no such row, or another window returns it. ``rows``
+        ``account_id, before, current, after``; null if there is no such row, or another window returns it. ``rows``
         are those of the window, the latest first. For its rows from the ``window_time`` ``due_from`` on, the window
         contains the whole span before them.
     """
@@ -93,12 +93,12 @@ def by_aggregate(rows: DataFrame, span: timedelta | None, count: int) -> DataFra
     arrived = F.col("arrived")
     current = F.get(F.filter("rows", lambda row: _order(row) == arrived), F.lit(0))
     before = F.get(F.filter("rows", lambda row: _order(row) < arrived), F.lit(0))
-    behind = F.try_element_at(F.filter("rows", lambda row: _order(row) > arrived), F.lit(-1))
+    after = F.try_element_at(F.filter("rows", lambda row: _order(row) > arrived), F.lit(-1))
     return last_rows.select(
         "account_id",
         if_here(before).alias("before"),
         current.alias("current"),
-        if_here(behind).alias("behind"),
+        if_here(after).alias("after"),
         "rows",
         due_from.alias("due_from"),
     )
@@ -126,7 +126,7 @@ def by_processor(rows: DataFrame, span: timedelta | None, count: int) -> DataFra
     number = F.col("number")
     return last_rows.select(
         "account_id",
-        *(F.get("rows", number + step).alias(name) for name, step in (("before", 1), ("current", 0), ("behind", -1))),
+        *(F.get("rows", number + step).alias(name) for name, step in (("before", 1), ("current", 0), ("after", -1))),
         "rows",
         (F.lit(_ALWAYS) if span is None else latest - (LATENESS + span) // MICROSECOND).alias("due_from"),
     )

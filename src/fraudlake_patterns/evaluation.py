@@ -48,8 +48,8 @@ def matches(
     if not len(rows):
         return Matches([], np.zeros(0, np.int64), [])
     if all(variable.least == variable.most for variable in query.variables):
-        return of_fixed_length(query, rows, now)
-    return of_any_length(query, rows, open_matches, now)
+        return match_fixed_length(query, rows, now)
+    return match_any_length(query, rows, open_matches, now)
 
 
 def results(query: Query, rows: SortedRows, query_matches: Sequence[Match]) -> list[dict[str, Any] | None]:
@@ -80,7 +80,7 @@ def results(query: Query, rows: SortedRows, query_matches: Sequence[Match]) -> l
 # ---- patterns of any length
 
 
-def of_any_length(
+def match_any_length(
     query: Query, rows: SortedRows, open_matches: Sequence[OpenMatches] = (), now: int | None = None
 ) -> Matches:
     """Find the matches of any pattern, row by row."""
@@ -140,7 +140,7 @@ def _beginnings(query: Query, flags: Sequence[NDArray[np.bool_] | None]) -> list
 # ---- patterns of a fixed length: every match has the same shape, so all are tried at once
 
 
-def of_fixed_length(query: Query, rows: SortedRows, now: int | None = None) -> Matches:
+def match_fixed_length(query: Query, rows: SortedRows, now: int | None = None) -> Matches:
     """Find the matches of a pattern in which each variable takes a fixed number of rows."""
     shape = np.concatenate([[0], np.cumsum([variable.least for variable in query.variables])]).tolist()
     length = shape[-1]

@@ -209,7 +209,7 @@ class Run:
         """Offer a row to every open match, and to a new one."""
         following, complete = _Heap(), _Heap()
         for item in self._partial:
-            for taken in self._taken(item, row):
+            for taken in self._continuations(item, row):
                 (complete if taken.state.variable is None else following).add(taken)
         for item in complete:
             self._complete.add(item)
@@ -217,7 +217,7 @@ class Run:
             yield from self._emit(following, row)
         self._partial = following
 
-    def _taken(self, item: _Open, row: int) -> Iterable[_Open]:
+    def _continuations(self, item: _Open, row: int) -> Iterable[_Open]:
         """Return the continuations of a match with the row, one for each variable that takes it."""
         conditions, variables = self._matcher.conditions, len(self._matcher.conditions)
         first, state, bounds = item

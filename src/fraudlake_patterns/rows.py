@@ -39,7 +39,7 @@ class SortedRows:
         """Return the chosen rows; a partition may become empty."""
         numbers = np.flatnonzero(chosen)
         before = np.concatenate([[0], np.cumsum(chosen)])
-        columns = {name: _taken(column, numbers) for name, column in self.columns.items()}
+        columns = {name: _reordered(column, numbers) for name, column in self.columns.items()}
         return SortedRows(columns, before[self.starts], before[self.new], self.order[numbers])
 
     @property
@@ -52,7 +52,7 @@ class SortedRows:
         """For each row, the end (exclusive) of its partition."""
         return np.repeat(self.starts[1:], np.diff(self.starts))
 
-    def behind(self, begin: NDArray[np.int64]) -> NDArray[np.int64]:
+    def from_each(self, begin: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the table's row numbers of each partition's rows from ``begin`` on."""
         return self.order[np.arange(len(self)) >= np.repeat(begin, np.diff(self.starts))]
 
@@ -101,11 +101,11 @@ def sort(
     starts = np.concatenate([[0], changes, [len(order)]]) if len(order) else np.zeros(1, np.int64)
     seen_before = np.concatenate([[0], np.cumsum(~is_new[order])])
     new = starts[:-1] + np.diff(seen_before[starts])
-    columns = {name: _taken(vector_of(table[name]), order) for name in names}
+    columns = {name: _reordered(vector_of(table[name]), order) for name in names}
     return SortedRows(columns, starts, new, order)
 
 
-def _taken(column: Vector, order: NDArray[np.int64]) -> Vector:
+def _reordered(column: Vector, order: NDArray[np.int64]) -> Vector:
     return Vector(column.values[order], None if column.null is None else column.null[order])
 
 

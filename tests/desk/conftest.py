@@ -249,7 +249,11 @@ def fill(root: Path) -> Path:
     write(root, tables.GOLD_CASES, cases())
     write(root, tables.GOLD_REVIEW_QUEUE, queue())
     write(root, tables.GOLD_FRAUD_PREDICTIONS, predictions())
-    write(root, tables.GOLD_MODELS, [{"model_version": "3", "model": b"model", "profile": "{}", "published_at": NOON}])
+    write(
+        root,
+        tables.GOLD_MODELS,
+        [{"model_version": "3", "model": b"model", "profile": '{"budgets": [[1, 0.9]]}', "published_at": NOON}],
+    )
     days = [quality(0, "flink", 0.1), quality(0, "verdict", 0.25), quality(1, "verdict", 0.375)]
     write(root, tables.GOLD_PREDICTION_QUALITY, days)
     drift = [

@@ -64,8 +64,8 @@ def test_a_pattern_of_fixed_length_gives_the_same_matches_row_by_row(name: str) 
     over, sql = QUERIES[name]
     parsed = flink.parse(sql)
     ordered = rows.sort(table(over), parsed.time, parsed.partition_by, parsed.order_by, parsed.columns)
-    at_once = evaluation.of_fixed_length(parsed, ordered).matches
-    assert at_once == evaluation.of_any_length(parsed, ordered).matches
+    at_once = evaluation.match_fixed_length(parsed, ordered).matches
+    assert at_once == evaluation.match_any_length(parsed, ordered).matches
 
 
 def in_parts(rule: CompiledRule, history: pa.Table, cuts: list[int]) -> list[tuple[list[str], dict[str, Any]]]:

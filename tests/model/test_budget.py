@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fraudlake import settings
-from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.errors import UsageError
 from fraudlake.model import budget
 from fraudlake.model.history import Rows
 
@@ -54,24 +54,19 @@ def test_an_entry_of_a_sample_counts_by_its_weight() -> None:
 
 def test_a_budget_between_two_numbers_is_the_smaller_and_a_larger_one_the_last() -> None:
     curve = [(990, 0.3), (1000, 0.2)]
-    assert [budget.threshold(f"{n} accounts a day", curve, "it") for n in (5, 990, 999, 1000, 7000)] == [
+    assert [budget.threshold(f"{n} accounts a day", curve) for n in (5, 990, 999, 1000, 7000)] == [
         0.3,
         0.3,
         0.3,
         0.2,
         0.2,
     ]
-    assert budget.threshold(0.5, [], "it") == 0.5
+    assert budget.threshold(0.5, []) == 0.5
 
 
 def test_numbers_of_a_curve_have_two_digits() -> None:
     numbers = [*budget._numbers(1150)]
     assert numbers[:2] + numbers[98:101] + numbers[-3:] == [1, 2, 99, 100, 110, 1000, 1100, 1200]
-
-
-def test_a_version_of_an_earlier_fraudlake_has_no_budget() -> None:
-    with pytest.raises(FraudlakeError, match=r"threshold '9 accounts a day': version 2 was trained before .* promote"):
-        budget.threshold("9 accounts a day", [], "version 2")
 
 
 @pytest.mark.parametrize(

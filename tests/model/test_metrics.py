@@ -7,7 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fraudlake.model.metrics import Budget, Judged, area_under_pr, area_under_roc, estimated, metrics_of, of_budget
+from fraudlake.model.metrics import (
+    Budget,
+    LabelledScores,
+    area_under_pr,
+    area_under_roc,
+    estimated,
+    metrics_of,
+    of_budget,
+)
 
 NO, YES = False, True
 
@@ -31,7 +39,9 @@ def test_figures_of_five_transactions() -> None:
 def test_amounts_at_the_edge_of_what_a_double_holds_are_bounded_in_what_is_saved() -> None:
     one = np.ones(3, bool)
     amounts, ids = np.array([1.7e308, 1.7e308, 5.0]), np.arange(3)
-    rows = Judged(one, one, np.array([0.9, 0.8, 0.7]), amounts, ids, np.zeros(3, int), np.array([1.0, 1000.0, 1.0]))
+    rows = LabelledScores(
+        one, one, np.array([0.9, 0.8, 0.7]), amounts, ids, np.zeros(3, int), np.array([1.0, 1000.0, 1.0])
+    )
     assert of_budget(rows, Budget(cost=1.0))["amount_saved"] == 1e12 + 1000e12 + 5.0 - 1002.0
     refunds = replace(rows, amounts=-amounts)
     assert of_budget(refunds, Budget(cost=1.0))["amount_saved"] == -1e12 - 1000e12 - 5.0 - 1002.0
@@ -77,11 +87,13 @@ def test_areas_are_those_of_scikit_learn() -> None:
         )
 
 
-def judged(*rows: tuple[int, int, float, bool], weights: float = 1.0, threshold: float = 0.5) -> Judged:
+def judged(*rows: tuple[int, int, float, bool], weights: float = 1.0, threshold: float = 0.5) -> LabelledScores:
     """Transactions of 10.00: account, day, score, and whether it is fraud."""
     accounts, days, scores, fraud = (np.array(column) for column in zip(*rows, strict=True))
     count = len(rows)
-    return Judged(fraud, scores >= threshold, scores, np.full(count, 10.0), accounts, days, np.full(count, weights))
+    return LabelledScores(
+        fraud, scores >= threshold, scores, np.full(count, 10.0), accounts, days, np.full(count, weights)
+    )
 
 
 DAYS = judged(

@@ -104,7 +104,7 @@ def test_a_live_rule_and_a_shadow_raise_the_alerts_of_what_is_scored_from_then_o
     new = scored(lake, 5)
     assert likely(new) == {*raised(lake)}
     (profile,) = published.all_profiles(lake).values()
-    level = budget.threshold("2 accounts a day", profile["budgets"], "1")
+    level = budget.threshold("2 accounts a day", profile["budgets"])
     few = {("few", name) for name, row in new.items() if row["probability"] >= level}
     assert few == {*raised(lake, tables.SILVER_SHADOW_ALERTS)} != set()
 
@@ -225,6 +225,6 @@ def test_a_micro_batch_that_is_killed_anywhere_raises_each_alert_once_under_its_
     shadows = {*raised(lake, tables.SILVER_SHADOW_ALERTS)}
     assert {key for key in shadows if key[0] == "likely"} == likely(second) | (set() if is_fixed else likely(first))
     (version,) = versions[0]
-    level = budget.threshold("2 accounts a day", published.all_profiles(lake)[version]["budgets"], version)
+    level = budget.threshold("2 accounts a day", published.all_profiles(lake)[version]["budgets"])
     few = {("few", name) for name, row in first.items() if row["probability"] >= level}
     assert {key for key in shadows if key[0] == "few"} == (few if is_fixed else set())

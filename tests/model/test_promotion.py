@@ -19,7 +19,7 @@ def figures(scores: list[float], threshold: float = 0.5, budget: int = 2) -> dic
     """The figures of a version that gives these scores to transactions of one day, each of another account."""
     probability, accounts = np.array(scores), np.arange(8)
     amounts, days, weights = np.full(8, 10.0), np.zeros(8, dtype=np.int64), np.ones(8)
-    judged = metrics.Judged(FRAUD, probability >= threshold, probability, amounts, accounts, days, weights)
+    judged = metrics.LabelledScores(FRAUD, probability >= threshold, probability, amounts, accounts, days, weights)
     return metrics.all_of(judged, metrics.Budget(budget))
 
 

@@ -115,15 +115,15 @@ def entities_of(rules: RuleSet, name: str, settings: Settings) -> dict[str, Enti
         UsageError: a version no longer fits the columns.
     """
     present = [version.rule for version in rules.versions if version.rule.name == name and version.status != "retired"]
-    found = {}
+    by_name = {}
     for rule in present:
         if rule.looks_at == "predictions":
-            found[ACCOUNT] = THE_ACCOUNT
+            by_name[ACCOUNT] = THE_ACCOUNT
             continue
         compiled = rule.compile(query_columns(settings.columns), settings.entities)
         by = rule_entity.of_rule(rule, compiled.partition_by, settings)
-        found[by.name] = by
-    return found
+        by_name[by.name] = by
+    return by_name
 
 
 def key_of(by: Entity, given: str) -> tuple[str, str | None]:

@@ -73,8 +73,8 @@ def _rows_of(lake: Lake, version: int) -> DataFrame:
         return rows
 
     table = tables.SILVER_LIST_ENTRIES
-    found = of_version(lake, table, version, read)
-    return lake.read(table) if found is None else found
+    added = of_version(lake, table, version, read)
+    return lake.read(table) if added is None else added
 
 
 def of_lake(lake: Lake, rule: str | None = None) -> DataFrame | None:

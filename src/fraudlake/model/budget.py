@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fraudlake.errors import FraudlakeError
 from fraudlake.model import metrics
 
 if TYPE_CHECKING:
@@ -27,8 +26,9 @@ _DAY, _HOUR = 86_400_000_000, 3_600_000_000
 def curve(rows: Rows, probability: Floats) -> Curve:
     """Measure how many accounts a day reach a probability; the numbers have up to two significant digits."""
     never = np.zeros(len(rows.time), bool)
-    judged = metrics.Judged(never, never, probability, rows.amount, rows.account, rows.time // _DAY, rows.weights)
-    by_day = [of_day.by_account() for of_day in judged.by_day()]
+    days = rows.time // _DAY
+    unlabelled = metrics.LabelledScores(never, never, probability, rows.amount, rows.account, days, rows.weights)
+    by_day = [of_day.by_account() for of_day in unlabelled.by_day()]
     scores, weights = (np.concatenate([getattr(one, name) for one in by_day]) for name in ("scores", "weights"))
     order, is_last = metrics.by_score(scores)
     levels = scores[order][is_last]
@@ -51,27 +51,19 @@ def _numbers(most: float) -> Iterator[int]:
         number += step
 
 
-def threshold(wanted: float | str, known: Curve, version: str) -> float:
+def threshold(wanted: float | str, known: Curve) -> float:
     """Return the probability that the setting ``threshold`` means for a version of the model.
 
-    Raises:
-        FraudlakeError: the setting is a budget, and the version has no curve.
+    Args:
+        wanted: a probability, or a budget such as ``100 accounts a day``.
+        known: the version's curve.
     """
     if not isinstance(wanted, str):
         return wanted
-    if not known:
-        raise FraudlakeError(
-            f"threshold '{wanted}': {version} was trained before budgets were known: train and promote another "
-            "version, or give a probability"
-        )
     accounts = int(wanted.split()[0])
     return max((number, level) for number, level in known if number <= max(accounts, known[0][0]))[1]
 
 
 def thresholds(wanted: float | str, profiles: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """Return what :func:`threshold` gives for each version whose profile has budgets, by its number."""
-    return {
-        version: threshold(wanted, profile["budgets"], version)
-        for version, profile in profiles.items()
-        if profile.get("budgets")
-    }
+    """Return what :func:`threshold` gives for each version, by its number."""
+    return {version: threshold(wanted, profile["budgets"]) for version, profile in profiles.items()}

@@ -54,9 +54,9 @@ def distinct(decided: pa.Table) -> pa.Table:
     others = decided.filter(pc.invert(has_verdict))
     if not len(others):
         return _once(decided, ["transaction_id", "_verdict", "_decided_at"])
-    judged = _once(decided.filter(has_verdict), ["transaction_id", "_verdict", "_decided_at"])
-    others = others.filter(pc.invert(pc.is_in(others["transaction_id"], judged["transaction_id"])))
-    return pa.concat_tables([judged, _once(others, ["transaction_id"])])
+    with_verdict = _once(decided.filter(has_verdict), ["transaction_id", "_verdict", "_decided_at"])
+    others = others.filter(pc.invert(pc.is_in(others["transaction_id"], with_verdict["transaction_id"])))
+    return pa.concat_tables([with_verdict, _once(others, ["transaction_id"])])
 
 
 def with_disputed(decided: pa.Table, rows: pa.Table) -> pa.Table:

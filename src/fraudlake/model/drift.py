@@ -46,11 +46,11 @@ class Shape(TypedDict):
 
 class Profile(TypedDict):
     """Training data of a model: the shape of each feature and of :data:`SCORE`, the last day (ISO, UTC), and how many
-    accounts a day reach a probability, which profiles from earlier versions of fraudlake do not have."""
+    accounts a day reach a probability."""
 
     shapes: dict[str, Shape]
     until: str
-    budgets: NotRequired[Curve]
+    budgets: Curve
 
 
 def shape(values: NDArray[Any], weights: NDArray[Any]) -> Shape:

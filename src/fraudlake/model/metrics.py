@@ -29,7 +29,7 @@ class Budget(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Judged:
+class LabelledScores:
     """Scored transactions whose truth is known, an array entry each.
 
     ``fraud`` is the truth, and ``predicted`` the prediction. The higher ``scores`` are, the likelier fraud is.
@@ -45,17 +45,17 @@ class Judged:
     days: NDArray[np.int64]
     weights: Floats
 
-    def where(self, chosen: Flags | NDArray[np.int64]) -> Judged:
+    def where(self, chosen: Flags | NDArray[np.int64]) -> LabelledScores:
         """Select entries by a mask or by indices."""
-        return Judged(*(values[chosen] for values in vars(self).values()))
+        return LabelledScores(*(values[chosen] for values in vars(self).values()))
 
-    def by_day(self) -> Iterator[Judged]:
+    def by_day(self) -> Iterator[LabelledScores]:
         """Yield the entries of each day."""
         order = np.argsort(self.days, kind="stable")
         _, begins = np.unique(self.days[order], return_index=True)
         yield from (self.where(of_day) for of_day in np.split(order, begins[1:]) if len(of_day))
 
-    def by_account(self) -> Judged:
+    def by_account(self) -> LabelledScores:
         """Return each account's entry of the highest score; it is fraud if any entry of the account is."""
         order = np.lexsort((-self.scores, self.accounts))
         _, firsts = np.unique(self.accounts[order], return_index=True)
@@ -63,7 +63,7 @@ class Judged:
         return replace(highest, fraud=np.isin(highest.accounts, self.accounts[self.fraud]))
 
 
-def all_of(rows: Judged, budget: Budget) -> dict[str, float]:
+def all_of(rows: LabelledScores, budget: Budget) -> dict[str, float]:
     """Return :func:`metrics_of` and :func:`of_budget` of transactions."""
     return metrics_of(rows.fraud, rows.predicted, rows.scores, rows.weights) | of_budget(rows, budget)
 
@@ -96,7 +96,7 @@ def metrics_of(fraud: Flags, predicted: Flags, scores: Floats, weights: Floats |
     return {name: value / of for name, (value, of) in figures.items() if of}
 
 
-def estimated(rows: Judged) -> dict[str, Estimate]:
+def estimated(rows: LabelledScores) -> dict[str, Estimate]:
     """Estimate precision and recall from known entries, and from drawn ones, which represent others.
 
     Entries are drawn by account and day; an entry of weight 1 represents only itself. Undefined metrics are left out.
@@ -126,7 +126,7 @@ def estimated(rows: Judged) -> dict[str, Estimate]:
     return estimates
 
 
-def of_budget(rows: Judged, budget: Budget) -> dict[str, float]:
+def of_budget(rows: LabelledScores, budget: Budget) -> dict[str, float]:
     """Return the metrics of a team that reviews a fixed number of alerts a day; undefined metrics are left out.
 
     ``precision_at_budget`` and ``recall_at_budget`` are those of the transactions with the highest scores of each day,
@@ -151,14 +151,14 @@ def of_budget(rows: Judged, budget: Budget) -> dict[str, float]:
     return figures
 
 
-def _by_transaction(rows: Judged, alerts: int) -> Iterator[NDArray[np.float64]]:
+def _by_transaction(rows: LabelledScores, alerts: int) -> Iterator[NDArray[np.float64]]:
     """Yield, for each day, the weights of reviewed fraud, of all reviewed transactions, and of all fraud."""
     for of_day in rows.by_day():
         taken = _taken(of_day, alerts)
         yield np.array([taken @ of_day.fraud, taken.sum(), of_day.weights @ of_day.fraud])
 
 
-def _by_account(rows: Judged, alerts: int) -> Iterator[NDArray[np.float64]]:
+def _by_account(rows: LabelledScores, alerts: int) -> Iterator[NDArray[np.float64]]:
     """Yield the same for accounts."""
     detected = np.zeros(0, np.int64)
     for of_day in rows.by_day():
@@ -168,7 +168,7 @@ def _by_account(rows: Judged, alerts: int) -> Iterator[NDArray[np.float64]]:
         yield np.array([taken @ accounts.fraud, taken.sum(), accounts.weights @ accounts.fraud])
 
 
-def _taken(rows: Judged, alerts: int) -> Floats:
+def _taken(rows: LabelledScores, alerts: int) -> Floats:
     """Return the weight of each entry that is among the ``alerts`` highest scores."""
     order = np.lexsort((rows.fraud, -rows.scores))
     weights = rows.weights[order]

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.bronze import literals
-from fraudlake.model.metrics import Budget, Judged, all_of
+from fraudlake.model.metrics import Budget, LabelledScores, all_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -51,7 +51,7 @@ def prediction_quality(
         The columns of ``gold_prediction_quality``: :func:`metrics.all_of` for the predictions with a known label.
     """
     known, *others = (
-        judged(predictions, verdicts, judge, genuine_until)
+        with_labels(predictions, verdicts, judge, genuine_until)
         .withColumn("judged_by", F.lit(judge))
         .select(*KEYS, *_COMPARED)
         for judge in (JUDGES if genuine_until is None else (CHARGEBACKS,))
@@ -88,7 +88,9 @@ def of_group(
     return pa.concat_tables(figures)
 
 
-def judged(predictions: DataFrame, verdicts: DataFrame, judge: str, genuine_until: datetime | None = None) -> DataFrame:
+def with_labels(
+    predictions: DataFrame, verdicts: DataFrame, judge: str, genuine_until: datetime | None = None
+) -> DataFrame:
     """Return the predictions that a source labels, with that truth as their ``label``.
 
     Args:
@@ -113,8 +115,8 @@ def _figures(rows: pa.Table, budget: Budget) -> pa.Table:
         rows[name].to_numpy() for name in ("label", "prediction", "probability", "amount")
     )
     days, weights = np.zeros(len(rows), np.int64), np.ones(len(rows))
-    judged = Judged(fraud, predicted, scores, amounts, accounts, days, weights)
+    labelled = LabelledScores(fraud, predicted, scores, amounts, accounts, days, weights)
     keys = {name: rows[name][0].as_py() for name in KEYS}
-    row = keys | {"alert_budget": budget.alerts} | all_of(judged, budget)
+    row = keys | {"alert_budget": budget.alerts} | all_of(labelled, budget)
     schema = tables.GOLD_PREDICTION_QUALITY.schema
     return pa.table([pa.array([row.get(field.name)]).cast(field.type) for field in schema], schema)

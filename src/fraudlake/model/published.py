@@ -52,12 +52,8 @@ class Model:
         return [name for name in self.classifier.features if name not in computed]
 
     def threshold(self, wanted: float | str) -> float:
-        """Return the probability that the setting ``threshold`` means for this version.
-
-        Raises:
-            FraudlakeError: the setting is a budget, and this version has no budget curve.
-        """
-        return budget.threshold(wanted, self.profile.get("budgets", []), f"version {self.number}")
+        """Return the probability that the setting ``threshold`` means for this version."""
+        return budget.threshold(wanted, self.profile["budgets"])
 
 
 def row(model: Model, published_at: datetime) -> pa.Table:

@@ -16,7 +16,7 @@ import numpy as np
 from fraudlake.errors import FraudlakeError
 from fraudlake.model import budget, history
 from fraudlake.model.classifier import Classifier, Encoding, Logistic, Trees
-from fraudlake.model.metrics import Budget, Judged, all_of, area_under_pr
+from fraudlake.model.metrics import Budget, LabelledScores, all_of, area_under_pr
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -200,13 +200,13 @@ def simplest(areas: list[float], frauds: int) -> int:
 
 def metrics(classifier: Classifier, rows: Rows, settings: Settings) -> dict[str, float]:
     """Compute the metrics of a classifier on rows: :func:`metrics.all_of`."""
-    return all_of(judged(classifier, rows, settings), Budget(settings.alert_budget, settings.alert_cost))
+    return all_of(scored(classifier, rows, settings), Budget(settings.alert_budget, settings.alert_cost))
 
 
-def judged(classifier: Classifier, rows: Rows, settings: Settings) -> Judged:
+def scored(classifier: Classifier, rows: Rows, settings: Settings) -> LabelledScores:
     """Score rows. A threshold that is a budget becomes a probability on the same rows."""
     probability = classifier.probabilities(rows.matrix(classifier.features, classifier.encodings))
     known = budget.curve(rows, probability) if isinstance(settings.threshold, str) else []
-    predicted = probability >= budget.threshold(settings.threshold, known, "the model")
+    predicted = probability >= budget.threshold(settings.threshold, known)
     days = rows.time // _DAY
-    return Judged(rows.fraud == 1, predicted, probability, rows.amount, rows.account, days, rows.weights)
+    return LabelledScores(rows.fraud == 1, predicted, probability, rows.amount, rows.account, days, rows.weights)

@@ -43,10 +43,17 @@ if TYPE_CHECKING:
 
 _DAY = timedelta(days=1)
 _VERSIONS = {"silver_version": tables.SILVER_TRANSACTIONS, "verdicts_version": tables.SILVER_VERDICTS}
-_SETTINGS = ("labels", "holdout", "algorithm", "max_training_rows")
+_SETTINGS = {
+    "labels",
+    "holdout",
+    "algorithm",
+    "max_training_rows",
+    "label_delay",
+    "genuine_after",
+    "train_from",
+    "features",
+}
 """The settings that a version records as its training input, next to the versions of the tables."""
-_LATER_SETTINGS = {"label_delay", "genuine_after", "train_from", "features"}
-"""Settings that versions from earlier fraudlakes do not record; they are recorded unless they are the defaults."""
 _TEACHERS = {
     "flink": "Flink's label",
     "verdicts": "analysts' verdicts",
@@ -223,8 +230,7 @@ def unless_changed(lake: Lake) -> Outcome | None:
 
 def _recorded(settings: Settings) -> dict[str, Any]:
     """Return the settings of training in the form that a version records."""
-    given = settings.model_dump(mode="json", include=_LATER_SETTINGS, exclude_defaults=True)
-    return {name: getattr(settings, name) for name in _SETTINGS} | given
+    return settings.model_dump(mode="json", include=_SETTINGS)
 
 
 def _new_rows(lake: Lake, table: tables.Table, version: int | None) -> int | None:
@@ -299,7 +305,7 @@ def compare(lake: Lake, number: str | None = None, stand_for: Mapping[str, float
     weighted = {}
     if by == "verdicts" and past.knows_weights:
         rows = past.labelled("verdicts", is_weighted=True).between(since, None)
-        weighted = {number: estimated(search.judged(one, rows, settings)) for number, one in evaluated.items()}
+        weighted = {number: estimated(search.scored(one, rows, settings)) for number, one in evaluated.items()}
     old, new = champion.number, challenger.number
     is_better, reason = promotion.compared(old, metrics[old], new, metrics[new], settings)
     weaknesses = _weaknesses(challenger, champion)

@@ -237,15 +237,15 @@ def _payment(raw: _Raw, of: Format, lacks_id: pa.Array) -> dict[str, pa.Array]:
         parts = {name: pa.chunked_array([pa.nulls(len(lacks_id), pa.string())]) for name in PAYMENT}
     used = {name: pc.if_else(lacks_id, part, pa.scalar(None, part.type)) for name, part in parts.items()}
     pattern = of.timestamp_pattern or of.date_pattern
-    found = {
+    columns = {
         "account_id": _ids(raw, "account_id", used["account_id"]),
         "amount": _amounts(raw, used["amount"]),
         "timestamp": _times(raw, "timestamp", used["timestamp"], pattern, "--timestamp-pattern"),
     }
-    given = np.array([part.is_valid().to_numpy(zero_copy_only=False) for part in found.values()])
+    given = np.array([part.is_valid().to_numpy(zero_copy_only=False) for part in columns.values()])
     for at in np.flatnonzero(given.any(axis=0) & ~given.all(axis=0))[:1]:
         raise UsageError(f"{raw.row(at)}: has no {PAYMENT[given[:, at].argmin()]}")
-    return found
+    return columns
 
 
 def _ids(raw: _Raw, name: str, column: pa.ChunkedArray) -> pa.Array:

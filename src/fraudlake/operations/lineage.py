@@ -109,9 +109,9 @@ def _commits(lake: Lake, transaction: dict[str, Any]) -> dict[str, Taken | None]
 
 def origins(lake: Lake, alerts: list[dict[str, Any]]) -> list[list[Origin]]:
     """Return the transactions of each alert, with their rows of bronze."""
-    found = [evidence.of_alert(alert) for alert in alerts]
-    ids = sorted({part["transaction_id"] for parts in found for part in parts})
-    days = sorted({part["timestamp"].date() for parts in found for part in parts})
+    evidence_of_alerts = [evidence.of_alert(alert) for alert in alerts]
+    ids = sorted({part["transaction_id"] for parts in evidence_of_alerts for part in parts})
+    days = sorted({part["timestamp"].date() for parts in evidence_of_alerts for part in parts})
     silver = lake.store.query(
         f"SELECT * FROM {tables.SILVER_TRANSACTIONS.name} "
         f"WHERE {one_of('date', days)} AND {one_of('transaction_id', ids)}",
@@ -130,7 +130,7 @@ def origins(lake: Lake, alerts: list[dict[str, Any]]) -> list[list[Origin]]:
             {name: row[name] for name in row if name in (*_VALUES, *lake.settings.columns)},
         )
 
-    return [[origin(part) for part in parts] for parts in found]
+    return [[origin(part) for part in parts] for parts in evidence_of_alerts]
 
 
 def _landed(lake: Lake, positions: list[tuple[str, int]]) -> dict[tuple[str | None, int | None], dict[str, Any]]:

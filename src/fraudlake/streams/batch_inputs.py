@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
@@ -51,9 +50,8 @@ class BatchInputs:
                     "timestamp_floor": record["timestamp_floor"],
                     "max_ahead": timedelta(seconds=record["max_ahead"]),
                     "warn": tuple(record["warn"]),
-                    # Commits of earlier versions lack the limit and the columns.
-                    "max_amount": record.get("max_amount", inf),
-                    "columns": {name: DeclaredColumn(**column) for name, column in record.get("columns", {}).items()},
+                    "max_amount": record["max_amount"],
+                    "columns": {name: DeclaredColumn(**column) for name, column in record["columns"].items()},
                 }
                 settings = lake.settings.model_copy(update=bounds)
                 return cls(settings, record["silver_version"], record["quarantine_version"])

@@ -245,8 +245,8 @@ def _after(lake: Lake, verdicts: DataFrame, version: int | None) -> DataFrame:
         known = before.select(columns).fillna(False, ["verdict"]).hint("merge")
         return verdicts.fillna(False, ["verdict"]).join(known, on=columns, how="left_anti")
 
-    found = of_version(lake, tables.SILVER_VERDICTS, version, new)
-    return verdicts if found is None else found
+    later = of_version(lake, tables.SILVER_VERDICTS, version, new)
+    return verdicts if later is None else later
 
 
 def _require_unchanged(changed: Sequence[bool], first: int, batch_id: int) -> None:

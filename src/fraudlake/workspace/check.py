@@ -241,14 +241,14 @@ def _reachable(client: WorkspaceClient, catalog: str, deployed: Sequence[BaseJob
 
 def _may_query(client: WorkspaceClient, warehouse: str | None, principals: Sequence[str]) -> str:
     """Check that one of the principals, or everybody, has ``CAN USE`` on the warehouse."""
-    found = sql.warehouse(client, warehouse)
-    entries = client.warehouses.get_permissions(str(found.id)).access_control_list or []
+    chosen = sql.warehouse(client, warehouse)
+    entries = client.warehouses.get_permissions(str(chosen.id)).access_control_list or []
     for entry in entries:
         who = entry.group_name or entry.service_principal_name or entry.user_name
         levels = {permission.permission_level for permission in entry.all_permissions or []}
         if who in (*principals, _EVERYBODY_HERE) and any(level and level.value in _MAY_QUERY for level in levels):
-            return f"may use {found.name}"
-    raise FraudlakeError(f"lacks CAN USE on {found.name}")
+            return f"may use {chosen.name}"
+    raise FraudlakeError(f"lacks CAN USE on {chosen.name}")
 
 
 def _principals(name: str, groups: Sequence[ComplexValue] | None) -> list[str]:

@@ -72,10 +72,10 @@ def find(client: WorkspaceClient, settings: Settings, wanted: str) -> int:
         FraudlakeError: nothing is deployed.
     """
     with asking(client, "jobs"):
-        found = _deployed(client, settings)
-    matches = [job for job in found if wanted in (str(job.job_id), _title(job), _name(job))]
+        deployed_jobs = _deployed(client, settings)
+    matches = [job for job in deployed_jobs if wanted in (str(job.job_id), _title(job), _name(job))]
     if not matches:
-        names = ", ".join(sorted({_name(job) for job in found}))
+        names = ", ".join(sorted({_name(job) for job in deployed_jobs}))
         raise UsageError(f"there is no deployed job '{wanted}'; there are {names}")
     if len(matches) > 1:
         which = ", ".join(f"{job.job_id} ({_title(job)})" for job in matches)
@@ -154,14 +154,14 @@ def parameter(job: api.BaseJob, name: str) -> str | None:
 
 
 def _deployed(client: WorkspaceClient, settings: Settings) -> list[api.BaseJob]:
-    found = deployed(client, settings)
-    if not found:
+    jobs = deployed(client, settings)
+    if not jobs:
         lake = {name for name in (settings.catalog, settings.schema_name) if name}
         which = f" for {settings.catalog}.{settings.schema_name}" if lake else ""
         raise FraudlakeError(
             f"no job of this bundle is deployed here{which}, or none that you may see: databricks bundle deploy"
         )
-    return found
+    return jobs
 
 
 def _title(job: api.BaseJob) -> str:

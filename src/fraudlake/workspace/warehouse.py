@@ -35,8 +35,8 @@ class WarehouseStore(Store):
             client: the client of the workspace; by default that of the environment or the default profile.
         """
         self._client = client = client or connect(None)
-        found = warehouse(client, settings.warehouse)
-        self._sql = Sql(client, str(found.id), str(settings.catalog), str(settings.schema_name))
+        chosen = warehouse(client, settings.warehouse)
+        self._sql = Sql(client, str(chosen.id), str(settings.catalog), str(settings.schema_name))
         self.name = f"{settings.catalog}.{settings.schema_name}"
         self._there = {row[1] for row in self._sql.rows("SHOW TABLES")}
         self.settings = settings
@@ -80,12 +80,12 @@ class WarehouseStore(Store):
         path = f"{self.settings.attachments_path}/{name}"
         with asking(self._client, "the volume of attached files"):
             try:
-                found = self._client.files.download(path).contents
+                body = self._client.files.download(path).contents
             except NotFound:
                 return None
-            assert found is not None  # a download has contents
-            with found:
-                return found.read()
+            assert body is not None  # a download has contents
+            with body:
+                return body.read()
 
     def _merge(self, table: Table, rows: pa.Table, same: str) -> None:
         """Insert the rows that match no row of a table."""

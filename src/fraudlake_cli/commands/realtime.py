@@ -58,7 +58,7 @@ def realtime(app: App, /, file: Path | None, without_end: bool, duration: str | 
     settings = app.settings_of_lake(**flags)
     messages.require_flinks(settings)
     time = None if duration is None else _duration(duration)
-    given = [*(of_lake(app, flags) if file is None else of_file(file))]
+    given = [*(rules_of_lake(app, flags) if file is None else rules_of_file(file))]
     chosen = rules.choose(given, without_end)
     for name, reason in chosen.refused.items():
         console.print(f"{name} runs in 'fraudlake detect' only: {reason}", markup=False, soft_wrap=True)
@@ -83,14 +83,14 @@ def realtime(app: App, /, file: Path | None, without_end: bool, duration: str | 
     app.say(totals.as_json() | {"refused": chosen.refused}, f"realtime: {_line(totals)}")
 
 
-def of_file(file: Path) -> Iterable[tuple[Rule, Status, int | None]]:
+def rules_of_file(file: Path) -> Iterable[tuple[Rule, Status, int | None]]:
     """Return the rules of a file, without versions."""
     from fraudlake.rules import rule_file
 
     return ((rule, status, None) for rule, status in rule_file.read(file))
 
 
-def of_lake(app: App, flags: dict[str, str | None]) -> Iterable[tuple[Rule, Status, int | None]]:
+def rules_of_lake(app: App, flags: dict[str, str | None]) -> Iterable[tuple[Rule, Status, int | None]]:
     """Return the rules that ``detect`` evaluates; without a lake, those of a new lake."""
     from fraudlake.detection import rule_table
     from fraudlake.rules.rule_set import RuleSet
@@ -109,7 +109,7 @@ def _have_changed(app: App, flags: dict[str, str | None], given: list[tuple[Rule
         return [(rule, version) for rule, status, version in rules if status == "live"]
 
     try:
-        return not app.settings(**flags).is_in_workspace and live(of_lake(app, flags)) != live(given)
+        return not app.settings(**flags).is_in_workspace and live(rules_of_lake(app, flags)) != live(given)
     except Exception:  # an error in the lake must not stop the lane
         return False
 

@@ -48,14 +48,14 @@ def cases_(app: App, /, day: datetime | None, limit: int, **flags: str | None) -
     """
     from fraudlake_desk.review import cases
 
-    found = cases.listed(app.open_store(**flags), day.date() if day else None, limit).to_pylist()
+    rows = cases.listed(app.open_store(**flags), day.date() if day else None, limit).to_pylist()
     lines = [
         f"{row['case_id']}  {row['entity']} {row['entity_key']}  {counted(row['alerts'], 'alert')} of "
         f"{', '.join(row['rules'])}, {row['opened_at']:%Y-%m-%d %H:%M} to {row['last_alert_at']:%Y-%m-%d %H:%M}, "
         f"{row['amount_at_risk']:,.2f} at risk"
-        for row in found
+        for row in rows
     ]
-    app.say({"cases": found}, "\n".join(lines) or "there are no cases")
+    app.say({"cases": rows}, "\n".join(lines) or "there are no cases")
 
 
 @cli.group(example="fraudlake queue build")
@@ -570,7 +570,7 @@ def verify(app: App, /, known: str | None, **flags: str | None) -> None:
     from fraudlake_desk.review import chain, review
 
     store = app.open_store(**flags)
-    verified = chain.verify(review.of_lake(store), _known(known), store.has_rows(GOLD_FORGOTTEN))
+    verified = chain.verify(review.read_events(store), _known(known), store.has_rows(GOLD_FORGOTTEN))
     if verified.faults:
         more = f", and {len(verified.faults) - 1} more" if len(verified.faults) > 1 else ""
         raise FraudlakeError(

@@ -115,7 +115,7 @@ def view(lake: str, activity: Activity) -> Group:
 
 def lines(activity: Activity) -> dict[str, str]:
     """Return lines by id: each stream's latest micro-batch, then the latest alerts, the newest last."""
-    found = {
+    lines_by_alert = {
         f"{one.step} {one.batch}": f"{one.committed_at:%Y-%m-%d %H:%M:%S} {one.step}: micro-batch {one.batch:,} took "
         f"{one.seconds:.1f} s"
         + ("" if one.rate is None else f"; {one.rate:,.0f} rows a second")
@@ -125,8 +125,10 @@ def lines(activity: Activity) -> dict[str, str]:
     }
     for alert in reversed(activity.alerts):
         raised = f"{alert['detected_at']:%Y-%m-%d %H:%M:%S}"
-        found[alert["alert_id"]] = f"{raised} alert {alert['alert_id']} of {alert['rule']}: {alert['explanation']}"
-    return found or {"": NOTHING}
+        lines_by_alert[alert["alert_id"]] = (
+            f"{raised} alert {alert['alert_id']} of {alert['rule']}: {alert['explanation']}"
+        )
+    return lines_by_alert or {"": NOTHING}
 
 
 def _unread(one: StreamActivity, now: datetime | None = None) -> str:

@@ -39,7 +39,7 @@ def routes(site: Site) -> list[Route]:
         queued = {day: items.listed(store, day, now) for day in days if day in in_window or day == latest}
         newest = queued[latest] if latest else []
         states = [one.state for one in newest if not one.is_repeated]
-        work = people.of_events(review.of_lake(store), window, now)
+        work = people.count_work(review.read_events(store), window, now)
         return site.page(
             request,
             "people.html",

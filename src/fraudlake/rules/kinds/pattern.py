@@ -127,7 +127,7 @@ class CompiledPattern:
             numbers = np.concatenate([ordered.order[part.start : part.stop] for part in (first, last)])
             measures = {name: json_value(value, types[name]) for name, value in result.items()}
             alerts.append(Alert(numbers.tolist(), roles, measures, last.start - first.stop))
-        return Evaluation(alerts, ordered.behind(begin), still_open)
+        return Evaluation(alerts, ordered.from_each(begin), still_open)
 
     def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> tuple[pa.Table, Any]:
         """Return the rows and open matches of the other accounts.
