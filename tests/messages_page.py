@@ -94,7 +94,7 @@ AREAS = {
         "[a lake in a workspace](../how-to/workspace.md#workspace-probe)",
     ),
     "A workspace": (
-        ("fraudlake/workspace",),
+        ("fraudlake_workspace",),
         "`fraudlake workspace check`, `workspace probe`; [a lake in a workspace](../how-to/workspace.md)",
     ),
 }

@@ -33,8 +33,8 @@ ORDER = (
     ("streams",),
     ("operations",),
     ("forget",),
-    ("api", "workspace", "notebook"),
-    ("fraudlake_lane",),
+    ("api", "notebook"),
+    ("fraudlake_lane", "fraudlake_workspace"),
     ("fraudlake_desk", "fraudlake_tools"),
     ("fraudlake_cli",),
 )

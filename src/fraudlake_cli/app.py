@@ -106,7 +106,7 @@ class App:
             return LocalStore(wanted)
         if wanted.warehouse is None:
             return self.open_existing(**flags).store
-        from fraudlake.workspace.warehouse import WarehouseStore
+        from fraudlake_workspace.warehouse import WarehouseStore
 
         with console.status("asking the warehouse"):
             return WarehouseStore(wanted)

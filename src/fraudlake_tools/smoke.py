@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 from databricks.sdk.service.catalog import TableType
 
 from fraudlake.errors import FraudlakeError
-from fraudlake.workspace import jobs
-from fraudlake.workspace.client import asking
+from fraudlake_workspace import jobs
+from fraudlake_workspace.client import asking
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
     from fraudlake.settings import Settings
-    from fraudlake.workspace.sql import Sql
+    from fraudlake_workspace.sql import Sql
 
 # Account, amount, and whether Flink's detector raised an alert; from 1970-01-01 00:00:01 on, a millisecond apart.
 _TRANSACTIONS = (

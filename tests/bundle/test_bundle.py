@@ -25,8 +25,8 @@ from fraudlake import settings
 from fraudlake import tables as all_tables
 from fraudlake.delivery.destinations import DESTINATIONS, SECRETS
 from fraudlake.errors import UsageError
-from fraudlake.workspace import check
 from fraudlake_cli.commands import cli
+from fraudlake_workspace import check
 
 from .rendering import (
     APPLICATION_ID,

@@ -7,9 +7,9 @@ import pytest
 from databricks.sdk import WorkspaceClient
 from databricks.sdk.core import Config
 
-from fraudlake.workspace import client as clients
-from fraudlake.workspace import jobs, sql
 from fraudlake_cli.main import main
+from fraudlake_workspace import client as clients
+from fraudlake_workspace import jobs, sql
 from tests.workspace.server import Workspace, serving
 from tests.workspace_http import TOKEN
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fraudlake.errors import UsageError
-from fraudlake.workspace import client as clients
+from fraudlake_workspace import client as clients
 from tests.workspace.conftest import Command
 from tests.workspace.server import Workspace
 from tests.workspace_http import TOKEN

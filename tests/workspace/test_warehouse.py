@@ -21,8 +21,8 @@ from fraudlake.errors import FraudlakeError
 from fraudlake.lake import contents, lake_format
 from fraudlake.settings import load
 from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE, SILVER_DEFINITION, SILVER_REVIEW_EVENTS, Table
-from fraudlake.workspace import answers
-from fraudlake.workspace.warehouse import WarehouseStore
+from fraudlake_workspace import answers
+from fraudlake_workspace.warehouse import WarehouseStore
 from tests.desk.small_lake import write
 from tests.workspace.warehouse import LIMIT, Warehouse, serving
 from tests.workspace_http import TOKEN

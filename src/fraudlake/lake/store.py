@@ -46,7 +46,7 @@ class Store(ABC):
 
     :class:`fraudlake.lake.local_store.LocalStore` is a lake on this machine, without Spark;
     :class:`fraudlake.lake.spark_store.SparkStore` is one that is open in Spark, as in a job of a workspace;
-    :class:`fraudlake.workspace.warehouse.WarehouseStore` is one that a SQL warehouse answers for.
+    :class:`fraudlake_workspace.warehouse.WarehouseStore` is one that a SQL warehouse answers for.
     """
 
     settings: Settings

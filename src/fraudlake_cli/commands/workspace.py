@@ -22,8 +22,8 @@ from fraudlake_cli.progress import console, output
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
-    from fraudlake.workspace.jobs import Job, Run
     from fraudlake_tools.probe.probe import Answer
+    from fraudlake_workspace.jobs import Job, Run
 
 
 _COLOURS = {"success": "green", "failed": "red", "timedout": "red", "internal_error": "red"}
@@ -51,7 +51,7 @@ class _Workspace:
     warehouse: str | None
 
     def connect(self) -> WorkspaceClient:
-        from fraudlake.workspace import client
+        from fraudlake_workspace import client
 
         return client.connect(self.profile)
 
@@ -77,7 +77,7 @@ def check(given: _Workspace, /, service_principal: str | None, groups: tuple[str
     Reads the workspace; writes one small file into the volume of the checkpoints and removes it. Exit code 1 if
     something is missing.
     """
-    from fraudlake.workspace.check import check as checks_of
+    from fraudlake_workspace.check import check as checks_of
 
     wanted = given.settings(**flags)
     results = []
@@ -97,7 +97,7 @@ def check(given: _Workspace, /, service_principal: str | None, groups: tuple[str
 @click.pass_obj
 def jobs_(given: _Workspace, /, runs: int) -> None:
     """List the deployed jobs with their last runs: state, duration, and the error of failed runs."""
-    from fraudlake.workspace import jobs
+    from fraudlake_workspace import jobs
 
     deployed = jobs.jobs(given.connect(), given.app.settings(), runs)
     given.app.show({"jobs": [asdict(job) for job in deployed]}, lambda: _print_jobs(deployed))
@@ -120,7 +120,7 @@ def _print_jobs(deployed: Sequence[Job]) -> None:
 @click.pass_obj
 def run_(given: _Workspace, /, job: str, is_waiting: bool, timeout: float) -> None:
     """Start a deployed JOB: its name (such as ingest_and_detect) or its id."""
-    from fraudlake.workspace import jobs
+    from fraudlake_workspace import jobs
 
     client = given.connect()
     started = jobs.start(client, jobs.find(client, given.app.settings(), job))
@@ -141,9 +141,9 @@ def smoke_(given: _Workspace, /, job: str, timeout: float, **flags: str | None) 
 
     Writes one file into the landing folder, with separate accounts, and removes it and its rows afterwards.
     """
-    from fraudlake.workspace import jobs
-    from fraudlake.workspace.sql import Sql, warehouse
     from fraudlake_tools import smoke as smoking
+    from fraudlake_workspace import jobs
+    from fraudlake_workspace.sql import Sql, warehouse
 
     wanted = given.settings(**flags)
     client = given.connect()
@@ -169,8 +169,8 @@ def probe_(given: _Workspace, /, timeout: float, job: str, receiver: str | None,
     Inside the workspace it checks the compute it runs on. Outside it runs the deployed job 'probe', which takes about
     two minutes. Creates temporary tables and a folder, and removes them. Exit code 1 if something will not work.
     """
-    from fraudlake.workspace import jobs
     from fraudlake_tools.probe import probe
+    from fraudlake_workspace import jobs
 
     wanted = given.settings(**flags)
     if receiver and not re.fullmatch(r"\S+:\d{1,5}", receiver):
@@ -214,7 +214,7 @@ def _show(console: Console, answer: Answer) -> None:
 
 
 def _watched(client: WorkspaceClient, run: int, timeout: float) -> Run:
-    from fraudlake.workspace import jobs
+    from fraudlake_workspace import jobs
 
     try:
         with console.status(f"run {run}"):

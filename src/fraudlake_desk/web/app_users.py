@@ -11,8 +11,8 @@ from databricks.sdk.core import Config
 
 from fraudlake import __version__
 from fraudlake.errors import UsageError
-from fraudlake.workspace.client import asking
-from fraudlake.workspace.warehouse import WarehouseStore
+from fraudlake_workspace.client import asking
+from fraudlake_workspace.warehouse import WarehouseStore
 
 if TYPE_CHECKING:
     from fraudlake.settings import Settings

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.errors import FraudlakeError, first_line
-from fraudlake.workspace import jobs
+from fraudlake_workspace import jobs
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient

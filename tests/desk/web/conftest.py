@@ -25,10 +25,10 @@ from fraudlake import tables
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.lake.store import Store
 from fraudlake.settings import Settings
-from fraudlake.workspace.warehouse import WarehouseStore
 from fraudlake_desk.web import server
 from fraudlake_desk.web.application import application
 from fraudlake_desk.web.role import Role
+from fraudlake_workspace.warehouse import WarehouseStore
 from tests.desk import browsers, small_lake
 from tests.workspace.warehouse import Warehouse, serving
 from tests.workspace_http import TOKEN

@@ -14,8 +14,8 @@ from databricks.sdk.errors import NotFound
 from databricks.sdk.errors.base import DatabricksError
 
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.workspace import jobs, sql
-from fraudlake.workspace.client import asking
+from fraudlake_workspace import jobs, sql
+from fraudlake_workspace.client import asking
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient

@@ -13,7 +13,7 @@ from databricks.sdk.errors.base import DatabricksError
 from databricks.sdk.service.jobs import RunLifeCycleState, RunResultState
 
 from fraudlake.errors import FraudlakeError, UsageError, first_line
-from fraudlake.workspace.client import asking, pauses
+from fraudlake_workspace.client import asking, pauses
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient

@@ -17,8 +17,8 @@ from databricks.sdk.service.sql import (
 )
 
 from fraudlake.errors import FraudlakeError, first_line
-from fraudlake.workspace import answers
-from fraudlake.workspace.client import asking, pauses
+from fraudlake_workspace import answers
+from fraudlake_workspace.client import asking, pauses
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,8 +14,8 @@ from fraudlake.errors import FraudlakeError
 from fraudlake.lake import conflict
 from fraudlake.lake.store import Store, complete
 from fraudlake.text.sql_text import one_of, value
-from fraudlake.workspace.client import asking, connect
-from fraudlake.workspace.sql import Sql, warehouse
+from fraudlake_workspace.client import asking, connect
+from fraudlake_workspace.sql import Sql, warehouse
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
