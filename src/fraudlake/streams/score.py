@@ -129,7 +129,7 @@ def _new_features(lake: Lake, step: str) -> list[str]:
     """Return the names of declared features that the next micro-batch computes for the first time."""
     checkpoint = lake.checkpoint(step)
     done = checkpoint.next_batch - 1
-    before = json.loads(checkpoint.features_of(done) or "[]") if done >= 0 else []
+    before = json.loads(checkpoint.notes.features_of(done) or "[]") if done >= 0 else []
     return [feature["name"] for feature in json.loads(_declared(lake)) if "name" in feature and feature not in before]
 
 
@@ -153,8 +153,8 @@ def _scorer(lake: Lake, scored_from: str, raising: ScoreAlerts) -> Write:
 def _note(lake: Lake, step: str) -> None:
     """Note in the checkpoint the features that the next micro-batch computes."""
     checkpoint, declared = lake.checkpoint(step), _declared(lake)
-    if (checkpoint.features_of(checkpoint.next_batch) or "[]") != declared:
-        checkpoint.note_features(checkpoint.next_batch, declared)
+    if (checkpoint.notes.features_of(checkpoint.next_batch) or "[]") != declared:
+        checkpoint.notes.note_features(checkpoint.next_batch, declared)
 
 
 @dataclass(frozen=True)
@@ -175,14 +175,14 @@ class _SeenVerdicts:
             return cls(step, pending, None)
         # A micro-batch that has written nothing sees the verdicts as they are now.
         is_fixed = pending is not None and Appender.of(lake, step).commit(lake, tables.GOLD_FRAUD_PREDICTIONS, pending)
-        noted = checkpoint.verdicts_of(pending) if pending is not None and is_fixed else None
+        noted = checkpoint.notes.verdicts_of(pending) if pending is not None and is_fixed else None
         return cls(step, pending, lake.store.version(tables.SILVER_VERDICTS) if noted is None else noted)
 
     def note(self, lake: Lake) -> None:
         """Note the version in the checkpoint, for the next micro-batch."""
         checkpoint = lake.checkpoint(self.step)
-        if self.version is not None and checkpoint.verdicts_of(checkpoint.next_batch) != self.version:
-            checkpoint.note_verdicts(checkpoint.next_batch, self.version)
+        if self.version is not None and checkpoint.notes.verdicts_of(checkpoint.next_batch) != self.version:
+            checkpoint.notes.note_verdicts(checkpoint.next_batch, self.version)
 
     def require_latest(self, lake: Lake, batch_id: int) -> None:
         """Have the stream rebuilt if the verdicts have changed."""
@@ -210,7 +210,7 @@ class _SeenVerdicts:
             return None
         silver_table, checkpoint = tables.SILVER_TRANSACTIONS, lake.checkpoint(self.step)
         done = checkpoint.next_batch - 1
-        before = None if is_whole or done < 0 else checkpoint.verdicts_of(done)
+        before = None if is_whole or done < 0 else checkpoint.notes.verdicts_of(done)
         if before == self.version or not lake.store.has_rows(tables.SILVER_VERDICTS):
             return None
         read = checkpoint.version_read(done, lake.store.identity(silver_table))
@@ -268,7 +268,7 @@ def _changes(
     """
     checkpoint = lake.checkpoint(seen.step)
     done, has_features = checkpoint.next_batch - 1, bool(lake.settings.features)
-    is_new = done >= 0 and (checkpoint.features_of(done) or "[]") != _declared(lake)
+    is_new = done >= 0 and (checkpoint.notes.features_of(done) or "[]") != _declared(lake)
     has_decided = features.DECIDED in checkpoint.state_variables
     is_new |= done >= 0 and features.see_labels(lake.settings) and not has_decided
     is_whole = is_new or forget is not None
@@ -297,7 +297,7 @@ def _tiles_of_silver(lake: Lake, done: int) -> DataFrame | None:
 
 def _tiled(lake: Lake, step: str) -> set[str]:
     """Return the entities of all features that a stream has ever computed."""
-    noted = (json.loads(declared) for declared in lake.checkpoint(step).all_features)
+    noted = (json.loads(declared) for declared in lake.checkpoint(step).notes.all_features)
     return {feature.get("entity", ACCOUNT) for declared in noted for feature in declared}
 
 

@@ -210,7 +210,7 @@ def _require_checkpoint(lake: Lake, stream: Stream) -> None:
     }
     checkpoint.require(stream.fixed, {table.name: lake.store.identity(table) for table in stream.reads}, has_output)
     checkpoint.remove_remains()
-    checkpoint.settle()
+    checkpoint.correct_paths()
 
 
 def _unread_rows(lake: Lake, stream: Stream) -> float:
@@ -218,7 +218,7 @@ def _unread_rows(lake: Lake, stream: Stream) -> float:
     checkpoint = lake.checkpoint(stream.step)
     if not stream.reads or checkpoint.is_new or checkpoint.pending_batch() is not None:
         return math.inf
-    ids, unread = checkpoint.reads, checkpoint.unread_versions()
+    ids, unread = checkpoint.notes.reads, checkpoint.unread_versions()
     rows: float = 0
     for table in stream.reads:
         version, history = unread.get(ids[table.name]), lake.store.history(table)
