@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.model import FILES, ONE_DAY, lake_of, line, traffic
 from fraudlake import tables
-from fraudlake.model import features
+from fraudlake.model import features, lake_features
 from tests.traffic import add_to_silver
 
 # As fraudlake has it: waiting threads would take the cores from working ones.
@@ -76,8 +76,8 @@ def history(count: int, share: float, work: Path) -> Rows:
         lake = lake_of(work)
         for number in range(FILES):
             add_to_silver(lake, made.slice(number * count // FILES, count // FILES), work, ONE_DAY)
-        computed = features.unpacked(
-            features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings), lake.settings
+        computed = lake_features.unpacked(
+            lake_features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings), lake.settings
         )
         pq.write_table(computed.select("timestamp", "position", *features.NAMES).toArrow(), file)
     table = pq.read_table(file).sort_by([("timestamp", "ascending"), ("position", "ascending")])

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from benchmarks.usage import processor_seconds
 from fraudlake import tables
 from fraudlake.lake import Lake, open_lake
-from fraudlake.model import features, training, verdicts
+from fraudlake.model import features, lake_features, training, verdicts
 from fraudlake.model.registry import Registry
 from fraudlake.settings import Settings
 from fraudlake.streams import score, stream
@@ -91,8 +91,8 @@ def evaluated(lake: Lake, outcomes: dict, kinds: np.ndarray) -> dict:
     """Compare every model, the rule and a constant guess with the truth on the held-out rows."""
     registry = Registry.of(lake)
     begin = max(outcome.version.tested_from for outcome in outcomes.values())
-    history = features.unpacked(
-        features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings), lake.settings
+    history = lake_features.unpacked(
+        lake_features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings), lake.settings
     )
     held_out = history.where(f"timestamp >= TIMESTAMP'{begin}'").toArrow()
     positions = held_out["position"].to_numpy()
@@ -138,7 +138,7 @@ def scored(lake: Lake, files_per_batch: int) -> dict:
     scoring_stream.before()
     source = lake.spark.readStream.option("maxFilesPerTrigger", files_per_batch).table(tables.SILVER_TRANSACTIONS.name)
     query = (
-        features.of_stream(source, lake.settings)
+        lake_features.of_stream(source, lake.settings)
         .writeStream.option("checkpointLocation", str(lake.checkpoint("score").folder))
         .foreachBatch(stream.micro_batch(lake, scoring_stream))
         .trigger(availableNow=True)

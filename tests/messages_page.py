@@ -81,7 +81,7 @@ AREAS = {
     "The desk": (("fraudlake_desk",), "`fraudlake desk --help`"),
     "The fast lane": (("fraudlake_lane",), "`fraudlake realtime --help`; [the fast lane](../how-to/realtime.md)"),
     "Status": (
-        ("fraudlake/operations/status.py",),
+        ("fraudlake/operations/status",),
         "`fraudlake status`, which exits with 1; [data quality](../how-to/quality.md#does-it-add-up)",
     ),
     "Operations": (
@@ -196,17 +196,9 @@ def error_classes(modules: Iterable[ast.Module]) -> set[str]:
 
 def _found(module: str, tree: ast.Module, constants: dict[str, str]) -> Iterator[str]:
     """Messages that no error brings: what ``status`` marks, and the problems of Kafka's client."""
-    if module not in ("fraudlake/operations/status.py", "fraudlake/kafka/client.py", "fraudlake_cli/main.py"):
-        return
     for node in ast.walk(tree):
-        if module == "fraudlake/operations/status.py" and isinstance(node, ast.Call) and _name(node.func) == "append":
-            yield _text(node.args[0], constants)
-        if (
-            module == "fraudlake/operations/status.py"
-            and isinstance(node, ast.FunctionDef)
-            and node.name == "_breaches"
-        ):
-            yield from (_text(one.elt, constants) for one in ast.walk(node) if isinstance(one, ast.ListComp))
+        if isinstance(node, ast.Call) and _name(node.func) == "Problem":
+            yield ": ".join(_text(argument, constants) for argument in node.args)
         if (
             module == "fraudlake/kafka/client.py"
             and isinstance(node, ast.Assign)

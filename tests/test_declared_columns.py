@@ -67,7 +67,7 @@ def test_a_lake_that_runs_takes_columns_on_and_gives_them_up(
     land(landing, "old", 0, 0.5, kind="chip", merchantId="m1", terminalId=1)
     without = lake()
     run(without, *ALL)
-    ids = {step: without.checkpoint(step).id for step in ("ingest", "refine", "detect", "account_daily")}
+    ids = {step: without.checkpoint(step).notes.id for step in ("ingest", "refine", "detect", "account_daily")}
 
     land(landing, "new", 1, 900.0, kind="chip", merchantId="m2", terminalId=2.0, shop="x")
     land(landing, "wrong", 2, 7.0, kind=5, merchantId="m3", terminalId="T3")
@@ -77,7 +77,7 @@ def test_a_lake_that_runs_takes_columns_on_and_gives_them_up(
 
     # The state of the detector is older than the columns, and still holds the small transaction.
     assert declared.read(tables.SILVER_ALERTS).select("amount").collect() == [(900.0,)]
-    assert {step: declared.checkpoint(step).id for step in ids} == ids
+    assert {step: declared.checkpoint(step).notes.id for step in ids} == ids
     assert silver(declared, "amount", *COLUMNS) == [(0.5, None, None, None), (900.0, "chip", "m2", 2)]
     assert dict(declared.read(tables.SILVER_TRANSACTIONS).dtypes)["terminal_id"] == "bigint"
     assert quarantine(declared) == [("wrong", ["terminal_id_fits"]), ("without", ["merchant_id_is_given"])]

@@ -8,6 +8,7 @@ from databricks.sdk import WorkspaceClient
 from databricks.sdk.core import Config
 from pydantic import SecretStr
 
+from fraudlake.delivery import secrets
 from fraudlake.errors import FraudlakeError
 from fraudlake.settings import Settings, secret
 from tests.workspace.server import Workspace, serving
@@ -65,7 +66,7 @@ def delivering(workspace: Workspace, text: str, to: str = "webhook", **given: st
     workspace.values["fraudlake", "delivery"] = text
     config = Config(host=workspace.host, token=TOKEN, auth_type="pat", retry_timeout_seconds=1)
     settings = Settings(delivery_secret="fraudlake/delivery", **given)
-    return secret.with_delivery(settings, to, WorkspaceClient(config=config))
+    return secrets.with_secrets(settings, to, WorkspaceClient(config=config))
 
 
 def test_a_secret_holds_what_a_destination_needs_and_settings_override_it(workspace: Workspace) -> None:

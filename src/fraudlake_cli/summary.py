@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -43,59 +44,68 @@ def print_counts(console: Console, figures: LakeFigures) -> None:
     layers.add_column(justify="left")
     layers.add_column(justify="right")
     layers.add_column(justify="left", style="dim")
-    layers.add_row("landed", f"{status.landed:,}", f"rows in {counted(status.landed_files, 'file')}")
-    layers.add_row("bronze", f"{status.bronze:,}", f"as landed; {counted(status.rejected_files, 'file')} rejected")
-    warnings = "".join(f"; {count:,} warned of {name}" for name, count in status.warnings.items())
-    layers.add_row("silver", f"{status.silver:,}", f"valid transactions{warnings}")
-    reasons = ", ".join(f"{name} {count:,}" for name, count in status.reasons.items())
-    broken = f"by broken rule: {reasons}" if reasons else "rows that broke a rule"
-    layers.add_row("quarantine", f"{status.quarantine:,}", broken)
-    if status.removed:
-        by_table = ", ".join(f"{name} {count:,}" for name, count in status.removed.items())
-        layers.add_row("removed", f"{sum(status.removed.values()):,}", f"older than row_retention: {by_table}")
-    layers.add_row("alerts", f"{status.alerts:,}", "raised by the rules")
-    if status.suppressed:
-        by_rule = ", ".join(f"{rule} {count:,}" for rule, count in status.suppressed.items())
-        layers.add_row("suppressed", f"{sum(status.suppressed.values()):,}", f"by entries of a list: {by_rule}")
-    if status.fast_alerts:
-        messages, rejected = status.fast_alerts["messages"], status.fast_alerts["rejected"]
-        details = f"in {counted(messages, 'message')} of the fast lane; {rejected:,} are not alerts"
-        layers.add_row("fast alerts", f"{status.fast_alerts['alerts']:,}", details)
-    if status.lanes:
-        lanes = status.lanes
-        latency = "" if lanes["latency_p99"] is None else f"; p99 up to {lanes['latency_p99']:,.0f} ms"
-        days = f"{counted(lanes['days'], 'day')}"
-        details = f"of both lanes on {days}; {lanes['only_fast']:,} only of the fast one, "
-        details += f"{lanes['only_exact']:,} only of the exact one, {lanes['unknown']:,} of them unknown{latency}"
-        layers.add_row("lanes agree", f"{lanes['both']:,}", details)
-    for destination, outcomes in status.deliveries.items():
-        details = ", ".join(f"{name} {count:,}" for name, count in outcomes.items() if name != "delivered")
-        layers.add_row(
-            "delivered", f"{outcomes.get('delivered', 0):,}", f"to {destination}{details and f'; {details}'}"
-        )
-    layers.add_row("predictions", f"{status.predictions:,}", "scored by the model")
+    for name, count, details in (*_counts_of_rows(status), *_counts_of_alerts(status)):
+        layers.add_row(name, f"{count:,}", details)
+    layers.add_row("predictions", f"{status.model.predictions:,}", "scored by the model")
     if missed:
         layers.add_row("missed", approximately(missed.unflagged.accounts), missed_by_lists(missed))
-    layers.add_row("lag", f"{status.unread_files:,}", "files not read yet")
+    layers.add_row("lag", f"{status.source.unread_files:,}", "files not read yet")
     console.print(layers)
     console.print(f"[dim]definition: {_definition(status.definition)}[/]", soft_wrap=True)
-    if status.last_batches:
-        ages = (f"{step} {age(time, datetime.now(UTC))} ago" for step, time in status.last_batches.items())
+    if status.streams.last_batches:
+        ages = (f"{step} {age(time, datetime.now(UTC))} ago" for step, time in status.streams.last_batches.items())
         console.print(f"[dim]last micro-batch: {', '.join(ages)}[/]", soft_wrap=True)
-    if status.kafka_missing_offsets:
-        console.print(f"[yellow]![/] {status.kafka_missing_offsets:,} Kafka offsets gave no row (docs/how-to/kafka.md)")
-    for breach in status.breaches:
-        console.print(f"[red]✗[/] {breach}", soft_wrap=True)
-    if status.gaps:
-        for gap in status.gaps:
-            console.print(f"[red]✗[/] {gap}", soft_wrap=True)
-    elif not status.landed:
+    _print_problems(console, status)
+
+
+def _counts_of_rows(status: Status) -> Iterator[tuple[str, int, str]]:
+    source, rows = status.source, status.rows
+    yield "landed", source.landed, f"rows in {counted(source.landed_files, 'file')}"
+    yield "bronze", rows.bronze, f"as landed; {counted(source.rejected_files, 'file')} rejected"
+    warnings = "".join(f"; {count:,} warned of {name}" for name, count in rows.warnings.items())
+    yield "silver", rows.silver, f"valid transactions{warnings}"
+    broken = f"by broken rule: {_by_name(rows.reasons)}" if rows.reasons else "rows that broke a rule"
+    yield "quarantine", rows.quarantine, broken
+    if rows.removed:
+        yield "removed", sum(rows.removed.values()), f"older than row_retention: {_by_name(rows.removed)}"
+
+
+def _counts_of_alerts(status: Status) -> Iterator[tuple[str, int, str]]:
+    alerts, fast, lanes = status.alerts, status.source.fast_alerts, status.alerts.lanes
+    yield "alerts", alerts.alerts, "raised by the rules"
+    if alerts.suppressed:
+        yield "suppressed", sum(alerts.suppressed.values()), f"by entries of a list: {_by_name(alerts.suppressed)}"
+    if fast:
+        details = f"in {counted(fast['messages'], 'message')} of the fast lane; {fast['rejected']:,} are not alerts"
+        yield "fast alerts", fast["alerts"], details
+    if lanes:
+        latency = "" if lanes["latency_p99"] is None else f"; p99 up to {lanes['latency_p99']:,.0f} ms"
+        details = f"of both lanes on {counted(lanes['days'], 'day')}; {lanes['only_fast']:,} only of the fast one, "
+        details += f"{lanes['only_exact']:,} only of the exact one, {lanes['unknown']:,} of them unknown{latency}"
+        yield "lanes agree", lanes["both"], details
+    for destination, outcomes in alerts.deliveries.items():
+        others = _by_name({name: count for name, count in outcomes.items() if name != "delivered"})
+        yield "delivered", outcomes.get("delivered", 0), f"to {destination}{others and f'; {others}'}"
+
+
+def _by_name(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+
+
+def _print_problems(console: Console, status: Status) -> None:
+    """Print what is wrong with the rows and the model, or that the rows add up."""
+    source, rows = status.source, status.rows
+    if source.kafka_missing_offsets:
+        console.print(f"[yellow]![/] {source.kafka_missing_offsets:,} Kafka offsets gave no row (docs/how-to/kafka.md)")
+    for problem in (*status.model.breaches, *status.gaps):
+        console.print(f"[red]✗[/] {problem}", soft_wrap=True)
+    if not status.gaps and not source.landed:
         console.print(f"[yellow]![/] nothing has landed yet in {escape(status.landing)}", soft_wrap=True)
-    else:
-        late, removed = " - late" * bool(status.late), ", with the removed rows" * bool(status.removed)
+    elif not status.gaps:
+        late, removed = " - late" * bool(rows.late), ", with the removed rows" * bool(rows.removed)
         console.print(f"[green]✓[/] they add up: landed = bronze = silver + quarantine{late}{removed}")
-    if status.quarantine and not status.silver and not status.removed:
-        console.print(f"[yellow]![/] {no_valid_row(status.quarantine)}", soft_wrap=True)
+    if rows.quarantine and not rows.silver and not rows.removed:
+        console.print(f"[yellow]![/] {no_valid_row(rows.quarantine)}", soft_wrap=True)
 
 
 def no_valid_row(quarantined: int) -> str:
@@ -251,16 +261,16 @@ def print_run(
     print_counts(console, counts)
     status = counts.status
 
-    console.print(f"\n[bold]Alerts[/] ({status.alerts:,})")
+    console.print(f"\n[bold]Alerts[/] ({status.alerts.alerts:,})")
     first = lake.read(tables.SILVER_ALERTS).orderBy("timestamp", "alert_id").limit(SHOWN_ALERTS)
     for row in first.collect():
         console.print(Text(f"  {row['explanation']}"), soft_wrap=True)
-    if status.alerts > SHOWN_ALERTS:
-        console.print(f"  [dim]and {status.alerts - SHOWN_ALERTS:,} more in silver_alerts[/]")
+    if status.alerts.alerts > SHOWN_ALERTS:
+        console.print(f"  [dim]and {status.alerts.alerts - SHOWN_ALERTS:,} more in silver_alerts[/]")
     if lake.settings.entities:
         _print_entities(console, lake, status)
 
-    agreed = status.agreement
+    agreed = status.alerts.agreement
     same = agreed["only_flink"] == agreed["only_spark"] == 0
     console.print("\n[bold]Against Flink's own detector[/]")
     console.print(
@@ -275,10 +285,10 @@ def print_run(
         console.print(f"  {figures(model['metrics'])}", soft_wrap=True)
         if model["reason"]:
             console.print(Text(f"  {model['reason']}"), soft_wrap=True)
-    after_training = status.quality.get("after_training")
+    after_training = status.model.quality.get("after_training")
     if after_training:
         of_days = f"{counted(after_training['days'], 'day')} after its training"
-        on_days = f"version {status.quality['model_version']} on {of_days}"
+        on_days = f"version {status.model.quality['model_version']} on {of_days}"
         console.print(f"  {on_days}: {figures(after_training)}", soft_wrap=True)
 
     console.print(f"\n[bold]The lake[/] is {status.lake} ({seconds:.0f} s). Try next:", soft_wrap=True)
@@ -300,7 +310,7 @@ def _print_entities(console: Console, lake: Lake, status: Status) -> None:
     for row in by_rule.sort_by("rule").to_pylist():
         console.print(f"\n[bold]Alerts by {row['entity']}[/] ({row['alerts']:,})")
         console.print(f"  {row['rule']}: {row['keys']:,} different keys")
-    features = [feature for feature in lake.settings.features if feature.entity != ACCOUNT and status.predictions]
+    features = [feature for feature in lake.settings.features if feature.entity != ACCOUNT and status.model.predictions]
     if features:
         console.print("\n[bold]Features by entity[/]")
     for feature in features:

@@ -44,7 +44,7 @@ BUGS = (
             (
                 "    checkpoint.require(stream.fixed, "
                 "{table.name: lake.store.identity(table) for table in stream.reads}, has_output)\n",
-                "    _ = checkpoint.id  # which makes the folder\n"
+                "    _ = checkpoint.notes.id  # which makes the folder\n"
                 "    for part in ('offsets', 'commits', 'sources', 'state'):\n"
                 "        __import__('shutil').rmtree(checkpoint.folder / part, ignore_errors=True)\n",
             ),
@@ -86,8 +86,8 @@ BUGS = (
     Bug(
         "random_id",
         "a checkpoint has another id each time",
-        "fraudlake.lake.checkpoint",
-        (('return str(self._notes()["id"])', "return str(uuid.uuid4())"),),
+        "fraudlake.lake.stream_notes",
+        (('return str(self._read()["id"])', "return str(uuid.uuid4())"),),
         _BETWEEN_COMMITS,
     ),
     Bug(

@@ -65,7 +65,7 @@ def test_alerts_are_posted_once_each_in_the_order_of_detection(lake: LakeHere, r
     assert {event["source"] for event in receiver.events} == {"/fraudlake/lake"}
     assert receiver.events[2]["data"]["explanation"] == alert(3)["explanation"]
     assert deliveries(opened) == [(1, "delivered", 1), (2, "delivered", 1), (3, "delivered", 1)]
-    assert status(opened).deliveries == {"webhook": {"delivered": 3}}
+    assert status(opened).alerts.deliveries == {"webhook": {"delivered": 3}}
 
 
 @pytest.mark.stream
@@ -118,7 +118,7 @@ def test_what_is_held_back_is_kept_and_counted(lake: LakeHere, receiver: Receive
         (6, "limited"),
         (7, "delivered"),
     ]
-    assert status(opened).deliveries == {"webhook": {"delivered": 4, "limited": 1, "suppressed": 2}}
+    assert status(opened).alerts.deliveries == {"webhook": {"delivered": 4, "limited": 1, "suppressed": 2}}
     assert status(opened).gaps == []
 
 
@@ -208,7 +208,7 @@ def test_alerts_become_files_rows_of_a_database_and_lines_of_the_log(
         ]
     logged = [json.loads(record.getMessage()) for record in caplog.records if record.name == "fraudlake.alerts"]
     assert numbers(logged) == [1, 2]
-    assert status(opened).deliveries == {to: {"delivered": 2} for to in ("file", "jdbc", "log")}
+    assert status(opened).alerts.deliveries == {to: {"delivered": 2} for to in ("file", "jdbc", "log")}
 
 
 @pytest.mark.long

@@ -95,7 +95,7 @@ def test_a_running_stream_takes_a_change_up_with_its_next_micro_batch(
     assert raised(opened) == {
         alert for alert in of_rows if (alert[0], alert[1][-1] < 100) in (("dear", True), ("triple", False))
     }
-    assert [opened.checkpoint("detect").rules_of(batch) for batch in (0, 1)] == [1, 2]
+    assert [opened.checkpoint("detect").notes.rules_of(batch) for batch in (0, 1)] == [1, 2]
 
 
 @pytest.mark.usefixtures("each_writer")
@@ -157,7 +157,7 @@ def test_a_change_that_a_micro_batch_without_rows_takes_up_starts_warm(
     rows = history(6, 700, 8)
     changed_behind(opened, (rule(DEAR), "live"), (rule(BUSY), "shadow"))
     detected(opened, rows[:350])
-    assert [opened.checkpoint("detect").rules_of(batch) for batch in (0, 1)] == [1, 2]
+    assert [opened.checkpoint("detect").notes.rules_of(batch) for batch in (0, 1)] == [1, 2]
     detected(opened, [*rows[350:], Row("end", rows[-1].time + 600 * SECOND, 20.0, "end", 0)])
     for name, table in (("dear", tables.SILVER_ALERTS), ("busy", tables.SILVER_SHADOW_ALERTS)):
         there = {alert for alert in raised(opened, table) if alert[0] == name}
@@ -184,5 +184,5 @@ def test_a_new_rule_does_not_raise_what_it_would_have_raised_before(
     opened = lake(rules=[TRIPLE], ordering="event_time", max_out_of_orderness="1 minute")
     changed_behind(opened, (rule(held_back), "live"))
     detected(opened, rows[:4], rows[4:], [Row("end", MARCH_7 + 999 * SECOND, 20.0, "end", 0)])
-    assert opened.checkpoint("detect").rules_of(1) == 2
+    assert opened.checkpoint("detect").notes.rules_of(1) == 2
     assert raised(opened) == {("held_back", (5, 6))}

@@ -120,7 +120,7 @@ def test_entries_that_come_and_end_suppress_what_they_do_in_a_backtest(lake: Any
         for by in [of_entry[one["entry_id"]]]
     )
     assert sum(one["is_shadow"] for one in held) == len(suppressed_shadows)
-    assert sum(status(opened).suppressed.values()) == len(held)
+    assert sum(status(opened).alerts.suppressed.values()) == len(held)
 
     if ordering == "event_time":
         for each in (PAIR, BUSY, TRIPLE):

@@ -118,7 +118,7 @@ def test_a_source_is_read_once_and_counted(spark: Any, tmp_path: Path) -> None:
         ("2", "kafka:a.jsonl/0000000000", 1),
         ("3", "kafka:b.jsonl/0000000000", 0),
     ]
-    assert (status(lake).landed, status(lake).gaps) == (3, [])
+    assert (status(lake).source.landed, status(lake).gaps) == (3, [])
 
 
 def test_a_desk_page_is_linked_and_shows_its_table(tmp_path: Path) -> None:

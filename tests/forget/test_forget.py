@@ -243,7 +243,7 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
     verified = chain.verify(review.read_events(LocalStore(lake.settings)))
     assert (verified.events, verified.erased, verified.faults) == (3, 3, [])
     bronze = lake.read(tables.BRONZE_TRANSACTIONS).select(*tables.PAYLOAD).collect()
-    assert status(lake).reasons["forgotten"] == sum(all(value is None for value in row) for row in bronze)
+    assert status(lake).rows.reasons["forgotten"] == sum(all(value is None for value in row) for row in bronze)
     audited = {row["table_name"]: row for row in audit(lake, NAMED)}
     assert audited["bronze_transactions"]["rows"] == 5
     emptied = lake.read(tables.BRONZE_FAST_ALERTS).orderBy("_offset").select("_offset", "value", "account_id").collect()

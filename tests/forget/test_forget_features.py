@@ -15,7 +15,7 @@ from fraudlake import tables
 from fraudlake.detection import state
 from fraudlake.forget import removal
 from fraudlake.lake.definition import Change
-from fraudlake.model import feature_state, features, training
+from fraudlake.model import feature_buckets, feature_state, training
 from fraudlake.streams import detect, stream
 from tests.forget.test_forget import traces
 from tests.forget.test_forget_entities import RULES
@@ -43,7 +43,7 @@ def hashes(lake: Any) -> set[int]:
 
 def stored(lake: Any) -> set[int]:
     """All hashes in the state of features."""
-    parts = state.read(lake, "score", features.TILES, features.TILES_ROWS)["tiles"].to_pylist()
+    parts = state.read(lake, "score", feature_buckets.TILES, feature_buckets.TILES_ROWS)["tiles"].to_pylist()
     opened = [pa.ipc.open_stream(part).read_all() for part in parts]
     found = [set(table["account"].to_pylist()) for table in opened]
     found += [set(table["value"].to_pylist()) for table in opened if "value" in table.column_names]

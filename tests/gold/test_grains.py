@@ -15,7 +15,7 @@ import pytest
 
 from fraudlake import gold
 from fraudlake.lake import contents
-from fraudlake.lake.checkpoint import Checkpoint
+from fraudlake.lake.stream_notes import StreamNotes
 from fraudlake.operations import retention
 from fraudlake.operations.rebuild import rebuild
 from fraudlake.streams import aggregate, detect, ingest, refine, stream
@@ -110,7 +110,7 @@ def test_an_aggregate_that_comes_later_has_all_days_and_follows(
     opened = lake()
     (shared,) = aggregate.streams(opened)
     with monkeypatch.context() as killed, pytest.raises(OSError, match="killed"):
-        killed.setattr(Checkpoint, "note_also_writes", Mock(side_effect=OSError("killed")))
+        killed.setattr(StreamNotes, "note_also_writes", Mock(side_effect=OSError("killed")))
         stream.run(opened, [shared], "available-now")
     assert [done.batches for done in stream.run(opened, [shared], "available-now")] == [0]
     assert hours(opened) == {"07 00": 1, "07 01": 1, "08 06": 1}

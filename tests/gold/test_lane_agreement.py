@@ -214,7 +214,7 @@ def test_each_alert_that_one_lane_has_is_counted_with_its_reason_and_a_repeated_
 
     of_files = lake(**{**TOPICS, **IN_TIME, "source": "files"})  # whose status asks no broker
     shown = {"days": 1, "both": 2, "only_fast": 8, "only_exact": 7, "unknown": 2, "latency_p99": pytest.approx(39.2)}
-    assert status(of_files).lanes == shown
+    assert status(of_files).alerts.lanes == shown
 
     repeated = opened.session.createDataFrame([(MARCH_7, True)], "date DATE, is_fast BOOLEAN")
     comparing(opened).write(opened, repeated, 0)

@@ -186,8 +186,9 @@ def test_runs_that_are_killed_at_any_point_leave_what_an_undisturbed_run_leaves(
 
     lake = open_lake(Settings(lake=root))
     found = status(lake)
-    assert (found.landed, found.bronze, found.silver, found.quarantine) == (50_000, 50_000, 50_000, 0)
-    assert (found.predictions, found.gaps) == (50_000, [])
+    rows = found.rows
+    assert (found.source.landed, rows.bronze, rows.silver, rows.quarantine) == (50_000, 50_000, 50_000, 0)
+    assert (found.model.predictions, found.gaps) == (50_000, [])
     places = lake.read(tables.BRONZE_TRANSACTIONS).select("_source_file", "_source_row").distinct()
     ids = lake.read(tables.SILVER_TRANSACTIONS).select("transaction_id").distinct()
     scored = lake.read(tables.GOLD_FRAUD_PREDICTIONS).select("transaction_id").distinct()

@@ -94,11 +94,11 @@ def test_each_message_is_a_row_by_its_place_and_what_is_no_alert_has_the_reason(
     broker.produce("lanes-fast", [("1", first, 0), ("1", garbage, 0), (None, None, 0), ("1", first, 1)])
     lake = open_lake("lanes")
 
-    assert status(lake).fast_alerts == {"messages": 0, "alerts": 0, "rejected": 0, "lag": 4}
+    assert status(lake).source.fast_alerts == {"messages": 0, "alerts": 0, "rejected": 0, "lag": 4}
     assert any(gap.startswith("4 fast alerts are not in bronze yet") for gap in status(lake).gaps)
     assert run(lake, ingest.streams) == {"ingest_kafka": 0, "ingest_fast_alerts": 4}
     assert run(lake, ingest.streams) == {"ingest_kafka": 0, "ingest_fast_alerts": 0}
-    assert status(lake).fast_alerts == {"messages": 4, "alerts": 1, "rejected": 2, "lag": 0}
+    assert status(lake).source.fast_alerts == {"messages": 4, "alerts": 1, "rejected": 2, "lag": 0}
     assert status(lake).gaps == []
 
     columns = ("_partition", "_offset", "alert_id", "_error", "value")

@@ -97,8 +97,8 @@ def test_each_message_reaches_bronze_once_and_the_counts_add_up(broker: Broker, 
     assert ingested(lake) == 0
     stream.run(lake, refine.streams(lake), "available-now")
     after = status(lake)
-    assert (after.kafka_lag, after.landed, after.bronze, after.silver) == (0, 100, 100, 100)
-    assert (after.kafka_missing_offsets, after.gaps) == (0, [])
+    assert (after.source.kafka_lag, after.source.landed, after.rows.bronze, after.rows.silver) == (0, 100, 100, 100)
+    assert (after.source.kafka_missing_offsets, after.gaps) == (0, [])
 
 
 @pytest.mark.long
@@ -229,10 +229,11 @@ def test_a_lake_that_took_files_and_messages_adds_up(broker: Broker, topic_lake:
     stream.run(from_kafka, refine.streams(from_kafka), "available-now")
 
     of_files = status(from_files)
-    assert (of_files.kafka_lag, of_files.landed, of_files.bronze, of_files.gaps) == (None, 15, 15, [])
+    assert (of_files.source.kafka_lag, of_files.source.landed, of_files.rows.bronze) == (None, 15, 15)
+    assert of_files.gaps == []
     produce(broker, "both", range(5, 7))
     of_kafka = status(from_kafka)
-    assert (of_kafka.kafka_lag, of_kafka.landed, of_kafka.bronze) == (2, 17, 15)
+    assert (of_kafka.source.kafka_lag, of_kafka.source.landed, of_kafka.rows.bronze) == (2, 17, 15)
     assert of_kafka.gaps == ["2 messages are not in bronze yet: run 'fraudlake ingest --source kafka'"]
 
 

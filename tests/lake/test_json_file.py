@@ -26,7 +26,7 @@ def _ids(root: Path) -> list[str]:
     ids = []
     for trial in range(TRIALS):
         _together.wait(timeout=10)
-        ids.append(Checkpoint("refine", root / str(trial)).id)
+        ids.append(Checkpoint("refine", root / str(trial)).notes.id)
     return ids
 
 

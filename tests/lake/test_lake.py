@@ -204,7 +204,7 @@ def test_a_lake_may_be_in_a_folder_of_any_name(lake: Any, tmp_path: Path, name: 
     stream.run(opened, ingest.streams(opened), "available-now")
     assert opened.read(tables.BRONZE_TRANSACTIONS).count() == 10
     assert opened.store.rows(tables.BRONZE_FILES).num_rows == 1
-    assert status(open_lake(opened.settings, must_exist=True)).bronze == 10
+    assert status(open_lake(opened.settings, must_exist=True)).rows.bronze == 10
     assert len(list((tmp_path / name / "tables" / "bronze_files").glob("*.parquet"))) == 1
 
 

@@ -58,9 +58,9 @@ def test_a_step_has_to_read_what_any_of_its_tables_lacks(opened: LocalLake) -> N
     first, *others = gold.GROUPED
     shared = opened.checkpoint(first.step)
     read_until(opened, first.step, datetime.now(UTC) + HOUR)
-    shared.note_also_writes([aggregate.table.name for aggregate in others[:-1]])
+    shared.notes.note_also_writes([aggregate.table.name for aggregate in others[:-1]])
     assert workload.unread_rows(opened, ["aggregate"]) == 7  # as after an upgrade that brings an aggregate
-    shared.note_also_writes([aggregate.table.name for aggregate in others])
+    shared.notes.note_also_writes([aggregate.table.name for aggregate in others])
     assert workload.unread_rows(opened, ["aggregate"]) == 0
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from fraudlake import tables
-from fraudlake.model import features
+from fraudlake.model import features, lake_features
 from fraudlake.settings import Settings
 
 SECOND = 1_000_000
@@ -119,12 +119,14 @@ def test_a_whole_table_has_the_features_of_a_single_call_whatever_its_order_and_
     shuffled = table([rows[at] for at in np.random.default_rng(1).permutation(len(rows))])
     times = shuffled["time"].cast(pa.timestamp("us", "UTC"))
     silver = shuffled.drop_columns(["account", "time"]).append_column("timestamp", times)
-    monkeypatch.setattr(features, "_PART_ROWS", 100)
+    monkeypatch.setattr(lake_features, "_PART_ROWS", 100)
     no_verdicts = tables.SILVER_VERDICTS.schema.empty_table()
-    whole = features.of_table(silver, (), lambda part: part, features.COMPUTED, Settings(), no_verdicts)
+    whole = lake_features.of_table(silver, (), lambda part: part, features.COMPUTED, Settings(), no_verdicts)
     assert {row["transaction_id"]: {n: row[n] for n in features.NAMES} for row in whole.to_pylist()} == computed(rows)
     assert whole["account_id"].to_pylist() == sorted(whole["account_id"].to_pylist())
-    nothing = features.of_table(silver.slice(0, 0), (), lambda part: part, features.COMPUTED, Settings(), no_verdicts)
+    nothing = lake_features.of_table(
+        silver.slice(0, 0), (), lambda part: part, features.COMPUTED, Settings(), no_verdicts
+    )
     assert len(nothing) == 0
 
 

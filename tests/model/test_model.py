@@ -271,9 +271,10 @@ def test_a_backfill_can_be_repeated_and_leaves_the_other_version_beside_it(life:
 def test_drift_shows_in_status_on_the_last_whole_day_behind_the_training(life: dict[str, Any]) -> None:
     lake = life["lake"]
     as_ever = status(open_lake(lake.settings.model_copy(update={"max_drift": 99.0, "min_true_prediction_rate": 0.5})))
-    assert set(as_ever.drift) == {*features.NAMES, "probability"}
-    assert as_ever.breaches == []
-    strict = status(open_lake(lake.settings.model_copy(update={"max_drift": 1e-9, "min_true_prediction_rate": 1.0})))
+    assert set(as_ever.model.drift) == {*features.NAMES, "probability"}
+    assert as_ever.model.breaches == []
+    settings = lake.settings.model_copy(update={"max_drift": 1e-9, "min_true_prediction_rate": 1.0})
+    strict = status(open_lake(settings)).model
     assert "amount of 2026-01-05 has drifted from the training data of model version 2" in " ".join(strict.breaches)
     assert "model version 2 is right on" in strict.breaches[-1]
 

@@ -44,7 +44,7 @@ def test_status_has_the_figures_at_the_budget_of_the_days_after_the_training_of_
     for table, rows in ((tables.GOLD_PREDICTION_QUALITY, judged), (tables.GOLD_FEATURE_DRIFT, days)):
         lake.writer(table).write(pa.Table.from_pylist(rows, table.schema), "append")
 
-    figures = status(lake).quality
+    figures = status(lake).model.quality
 
     at_budget = {"precision_at_budget": (0.4 + 0.2) / 2, "recall_at_budget": 0.5, "area_under_pr": 0.25}
     assert figures["after_training"] == pytest.approx({"days": 2, **at_budget})
@@ -70,7 +70,7 @@ def test_of_chargebacks_status_looks_at_days_whose_genuine_transactions_are_know
     ):
         lake.writer(table).write(pa.Table.from_pylist(rows, table.schema), "append")
 
-    found = status(lake)
+    found = status(lake).model
 
     assert (found.quality["transactions"], found.quality["after_training"]["precision_at_budget"]) == (100, 0.9)
     (breach,) = found.breaches

@@ -78,7 +78,7 @@ def test_streams_go_on_and_read_no_row_twice(lake: Any, deleted: str) -> None:
     delete(opened, deleted)
     restore(opened, "silver_transactions", version, allow_streams=True)
     assert positions(opened) == [0, 1, 2, 3]
-    assert status(opened).lag == {}
+    assert status(opened).streams.lag == {}
 
     detected(opened, pair("3", 4))
     assert alerted(opened) == ["part-0-1", "part-0-3", "part-0-5"]

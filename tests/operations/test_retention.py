@@ -98,11 +98,11 @@ def test_old_rows_leave_and_are_counted_and_the_layers_still_add_up(filled: Any)
     assert days(filled, tables.SILVER_QUARANTINE, "dt") == ["2026-03-08", "None"]
     figures = status(filled)
     assert figures.gaps == []
-    assert (figures.landed, figures.bronze, figures.silver, figures.quarantine) == (7, 4, 2, 2)
-    assert figures.removed == shortened
+    assert (figures.source.landed, figures.rows.bronze, figures.rows.silver, figures.rows.quarantine) == (7, 4, 2, 2)
+    assert figures.rows.removed == shortened
 
     assert retention.remove_old_rows(filled) == {}
-    assert status(filled).removed == figures.removed
+    assert status(filled).rows.removed == figures.rows.removed
 
 
 @pytest.mark.long
@@ -123,7 +123,7 @@ def test_streams_go_on_and_a_day_whose_rows_left_is_not_computed_again(filled: A
 
     assert retention.remove_old_rows(filled) == {"bronze_transactions": 1, "silver_transactions": 1}
     assert status(filled).gaps == []
-    assert status(filled).removed == {"bronze_transactions": 4, "silver_transactions": 3, "silver_quarantine": 1}
+    assert status(filled).rows.removed == {"bronze_transactions": 4, "silver_transactions": 3, "silver_quarantine": 1}
 
 
 @pytest.mark.usefixtures("each_writer")
@@ -154,7 +154,7 @@ def test_a_restore_brings_rows_back_and_they_do_not_count_as_removed(filled: Any
     version = filled.store.version(tables.SILVER_TRANSACTIONS)
     retention.remove_old_rows(filled)
     assert restore(filled, "silver_transactions", version, allow_streams=True).rows_after == 4
-    assert status(filled).removed == {"bronze_transactions": 3, "silver_quarantine": 1}
+    assert status(filled).rows.removed == {"bronze_transactions": 3, "silver_quarantine": 1}
     assert status(filled).gaps == []
 
     assert retention.remove_old_rows(filled) == {"silver_transactions": 2}
@@ -169,9 +169,9 @@ def test_late_rows_that_leave_quarantine_are_set_against_nothing(filled: Any) ->
         "INSERT INTO silver_quarantine SELECT * EXCEPT (date), array('late'), current_timestamp() "
         "FROM bronze_transactions WHERE amount = 600"
     )
-    assert (status(filled).late, status(filled).gaps) == (2, [])
+    assert (status(filled).rows.late, status(filled).gaps) == (2, [])
     assert retention.remove_old_rows(filled)["silver_quarantine"] == 2
-    assert (status(filled).late, status(filled).removed_late, status(filled).gaps) == (1, 1, [])
+    assert (status(filled).rows.late, status(filled).rows.removed_late, status(filled).gaps) == (1, 1, [])
 
 
 @pytest.mark.long

@@ -9,6 +9,12 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.operations.status import Status, status
+from fraudlake.operations.status.alerts import Alerts
+from fraudlake.operations.status.model import Model
+from fraudlake.operations.status.rows import Rows
+from fraudlake.operations.status.source import Source
+from fraudlake.operations.status.streams import Streams
+from fraudlake.operations.status.unfinished import Unfinished
 from fraudlake.streams import aggregate, ingest, refine, stream
 from tests import plain_lake
 from tests.conftest import land_flink, run
@@ -33,12 +39,12 @@ def test_a_step_that_has_stopped_shows_as_lag_behind_the_tables_that_it_reads(la
 
     pair = [Row("2", MARCH_7, 0.5, position=2), Row("2", MARCH_7 + SECOND, 600.0, position=3)]
     detected(opened, pair)
-    assert status(opened).lag == {"account_daily": {"silver_transactions": 1, "silver_alerts": 1}}
+    assert status(opened).streams.lag == {"account_daily": {"silver_transactions": 1, "silver_alerts": 1}}
     assert behind(opened) == [
         "account_daily is 1 commit behind silver_transactions: run 'fraudlake aggregate'",
         "account_daily is 1 commit behind silver_alerts: run 'fraudlake aggregate'",
     ]
-    assert status(opened).expiring == {}
+    assert status(opened).streams.expiring == {}
     expired = [gap for gap in status(lake(retention=timedelta(0))).gaps if "VACUUM" in gap]
     assert [gap.partition(" on ")[0] for gap in expired] == [
         "account_daily has not read what silver_transactions got",
@@ -79,20 +85,16 @@ def test_what_is_behind_is_told_with_the_command_that_runs_it_but_for_a_destinat
         "deliver_webhook": {"silver_alerts": 2},
         "prediction_quality": {"gold_fraud_predictions": 1, "silver_verdicts": 3},
     }
-    counts = dict.fromkeys(("landed_files", "rejected_files", "landed", "bronze", "silver", "quarantine"), 0)
-    one = Status("lake", "landing", **counts, alerts=0, predictions=0, agreement={}, quality={}, lag=lags)
+    one = Status("lake", "landing", {}, Source(), Rows(), Alerts(), Model(), Streams(lag=lags), Unfinished())
     assert one.gaps == [
         "prediction_quality is 1 commit behind gold_fraud_predictions: run 'fraudlake score'",
     ]
 
 
 def test_a_replay_that_was_cut_is_the_remedy_for_what_it_has_left_different() -> None:
-    counts = dict.fromkeys(("landed", "bronze"), 10) | dict.fromkeys(
-        ("landed_files", "rejected_files", "quarantine"), 0
-    )
     again = "fraudlake replay --from 2026-03-07 --to 2026-03-07 --apply"
-    figures = {**counts, "silver": 6, "alerts": 0, "predictions": 0, "agreement": {}, "quality": {}}
-    assert Status("lake", "landing", **figures, cut_replay_of_days=again).gaps == [
+    landed, rows, cut = Source(landed=10), Rows(bronze=10, silver=6), Unfinished(cut_replay_of_days=again)
+    assert Status("lake", "landing", {}, landed, rows, Alerts(), Model(), Streams(), cut).gaps == [
         f"a replay of days was interrupted: run '{again}', which finishes it",
         f"bronze holds 10 rows but silver and quarantine together 6: run '{again}'",
     ]

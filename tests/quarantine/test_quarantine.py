@@ -142,10 +142,10 @@ def test_rows_are_counted_by_rule_with_samples(broken: Lake, capfd: pytest.Captu
 @pytest.mark.usefixtures("engine")
 def test_status_adds_up_with_late_rows_and_says_why_rows_are_kept(broken: Lake) -> None:
     counts = status(broken)
-    assert (counts.bronze, counts.silver, counts.quarantine, counts.late) == (6, 2, 5, 1)
+    assert (counts.rows.bronze, counts.rows.silver, counts.rows.quarantine, counts.rows.late) == (6, 2, 5, 1)
     assert not [gap for gap in counts.gaps if "refine" in gap]
-    assert counts.reasons["amount_is_positive"] == 3
-    assert set(counts.last_batches) == {"refine"}
+    assert counts.rows.reasons["amount_is_positive"] == 3
+    assert set(counts.streams.last_batches) == {"refine"}
 
 
 @pytest.mark.long
@@ -163,7 +163,7 @@ def test_a_rule_that_is_mended_lets_rows_back_in_once(lake: Callable[..., Lake],
     ]
     again = replay.replay(mended, None, {})
     assert (again.moved, again.stayed) == (0, 3)
-    assert status(mended).warnings == {"amount_is_positive": 1}
+    assert status(mended).rows.warnings == {"amount_is_positive": 1}
 
 
 @pytest.mark.long

@@ -180,10 +180,11 @@ def test_every_row_of_the_corpus_is_accounted_for(lake: Open, landing: Path, kin
 
         figures = status(opened)
         accepted = sum(case.get("accepted", 0) for case in cases)
-        assert (figures.landed, figures.bronze) == (accepted + 10, accepted + 10)
-        assert figures.silver == sum(case.get("silver", 0) for case in cases) + 10
-        assert figures.quarantine == figures.bronze - figures.silver
-        assert (figures.landed_files, figures.unread_files) == (sum("unfinished" not in case for case in cases) + 1, 0)
+        assert (figures.source.landed, figures.rows.bronze) == (accepted + 10, accepted + 10)
+        assert figures.rows.silver == sum(case.get("silver", 0) for case in cases) + 10
+        assert figures.rows.quarantine == figures.rows.bronze - figures.rows.silver
+        assert figures.source.landed_files == sum("unfinished" not in case for case in cases) + 1
+        assert figures.source.unread_files == 0
         assert figures.gaps == []
 
 
@@ -247,7 +248,7 @@ def test_a_file_that_was_rejected_half_written_is_read_once_it_is_complete(
     assert set(rejected(lake())) == {"part-1", "part-2"}
     (landing / "part-2").write_bytes(content)
     figures = status(lake())
-    assert (figures.landed_files, figures.rejected_files, figures.unread_files) == (3, 1, 1)
+    assert (figures.source.landed_files, figures.source.rejected_files, figures.source.unread_files) == (3, 1, 1)
     assert any("run 'fraudlake ingest'" in gap for gap in figures.gaps)
     for _ in range(2):
         opened = lake()
@@ -678,7 +679,8 @@ def test_files_taken_away_after_they_were_read_still_count_as_landed(lake: Open,
     ingest_all(lake())
     write(landing / "part-1", 2.0, 3.0)
     figures = status(lake())
-    assert (figures.landed, figures.bronze, figures.landed_files, figures.unread_files) == (3, 1, 2, 1)
+    assert (figures.source.landed, figures.rows.bronze) == (3, 1)
+    assert (figures.source.landed_files, figures.source.unread_files) == (2, 1)
 
 
 def test_an_unreadable_file_is_rejected(lake: Open, landing: Path) -> None:

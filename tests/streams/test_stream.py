@@ -117,7 +117,7 @@ def test_messages_that_are_repeated_are_appended_once_whoever_writes_them(lake: 
 
 
 def spool(lake: Lake) -> Path:
-    return Path(lake.name) / "spool" / lake.checkpoint("ingest_kafka").id
+    return Path(lake.name) / "spool" / lake.checkpoint("ingest_kafka").notes.id
 
 
 def test_what_is_no_exception_ends_a_stream_too(lake: Callable[..., Lake], landing: Path) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 
 from fraudlake.errors import UsageError
+from fraudlake.settings import SECRETS
 
 if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
-
     from fraudlake.delivery.sink import Sink
     from fraudlake.lake import Lake
 
@@ -23,8 +22,7 @@ T = TypeVar("T")
 class Destination:
     """A destination, as a module of :mod:`fraudlake.delivery.destinations` declares it.
 
-    The program's settings include those of every destination, so a destination's module imports slow or optional
-    packages only in ``sink``.
+    Every command loads that module, so it imports slow or optional packages only in ``sink``.
     """
 
     name: str
@@ -35,15 +33,15 @@ class Destination:
     It gets all settings, and raises a UsageError if one is missing or wrong, or if a package is not installed.
     """
     settings: type[BaseModel] = BaseModel
-    """Its settings. Those of the type ``SecretStr`` are never shown and are no flags; a Databricks secret can hold
-    them."""
+    """Its settings, a group of :mod:`fraudlake.settings.delivery`. Those of the type ``SecretStr`` are never shown and
+    are no flags; a Databricks secret can hold them."""
     shared: tuple[str, ...] = ()
     """Names of further settings that it reads, which are flags of ``deliver``."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Names of its settings that are secret."""
-        return tuple(name for name, field in self.settings.model_fields.items() if _is_secret(field))
+        return tuple(name for name in self.settings.model_fields if name in SECRETS)
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -60,7 +58,3 @@ def required(value: T | None, name: str) -> T:
     if value is None:
         raise UsageError(f"{name} is not set: this destination needs it (FRAUDLAKE_{name.upper()})")
     return value
-
-
-def _is_secret(field: FieldInfo) -> bool:
-    return SecretStr in (field.annotation, *get_args(field.annotation))

@@ -51,7 +51,7 @@ def _batches(lake: Lake, checkpoint: Checkpoint, version: RuleVersion) -> Iterat
         if status in EVALUATED:
             begin = int(change) if begin is None else begin
         elif begin is not None:
-            batches = checkpoint.batches_of(begin, change)
+            batches = checkpoint.notes.batches_of(begin, change, checkpoint.next_batch)
             if batches is not None:
                 yield batches
             begin = None
@@ -81,7 +81,7 @@ def _span(lake: Lake, checkpoint: Checkpoint, first: int, end: int | None, by_ti
 
 def _read_before(lake: Lake, checkpoint: Checkpoint, batch: int) -> Mapping[str, int | None]:
     """Return how far the stream had read before a micro-batch, as recorded or derived from its checkpoint."""
-    noted = checkpoint.read_before(batch)
+    noted = checkpoint.notes.read_before(batch)
     if noted:
         return noted
     return {"silver_version": checkpoint.version_read(batch - 1, lake.store.identity(tables.SILVER_TRANSACTIONS))}

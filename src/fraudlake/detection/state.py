@@ -55,7 +55,7 @@ class State:
 def state(lake: Lake) -> State:
     """Read the detector's state with Spark's state data source; nothing is locked."""
     checkpoint = lake.checkpoint("detect")
-    ordering = str(checkpoint.fixed.get("ordering", lake.settings.ordering))
+    ordering = str(checkpoint.notes.fixed.get("ordering", lake.settings.ordering))
     watermark = checkpoint.watermark_milliseconds() if ordering == "event_time" else None
     flags_of = _by_entity(lake, alerts.OPEN_FLAGS, detector.FLAGS)
     waiting_of = _by_entity(lake, buckets.WAITING, detector.ROWS)
@@ -146,7 +146,7 @@ def _values(lake: Lake, step: str, name: str) -> pa.Table:
     checkpoint = lake.checkpoint(step)
     if name not in checkpoint.state_variables:
         return pa.table({"bucket": pa.array([], pa.int32()), "payload": pa.array([], pa.binary())})
-    checkpoint.settle()
+    checkpoint.correct_paths()
     # The reader asks the coordinator of state stores, which starts with the first access to streams (Spark 4.2).
     _ = lake.session.streams.active
     with _plain_path(checkpoint.folder) as folder:

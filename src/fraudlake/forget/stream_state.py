@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.detection import alerts, detector, live_rules, state
-from fraudlake.model import features
+from fraudlake.model import feature_buckets, features
 from fraudlake.streams import detect, score, stream
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def tables_of(lake: Lake) -> Iterator[tuple[str, str, pa.Table]]:
         yield "detect", f"rule {row['rule']}", pa.ipc.open_stream(row["rows"]).read_all()
     yield "score", "memory", state.read(lake, "score", features.STATE, features.MEMORY)
     named = pa.schema([("account_id", pa.string())])
-    yield "score", "verdicts", state.read(lake, "score", features.DECIDED, named).select(named.names)
-    for part, keys in features.hashes_in(state.read(lake, "score", features.TILES, features.TILES_ROWS)):
+    yield "score", "verdicts", state.read(lake, "score", feature_buckets.DECIDED, named).select(named.names)
+    stored = state.read(lake, "score", feature_buckets.TILES, feature_buckets.TILES_ROWS)
+    for part, keys in feature_buckets.hashes_in(stored):
         yield "score", f"tiles of {part}", keys

@@ -40,7 +40,7 @@ class Appender:
     def of(cls, lake: Lake, step: str) -> Appender:
         """Return the appender of a step's stream."""
         checkpoint = lake.checkpoint(step)
-        return cls(checkpoint.id, checkpoint.pending_batch())
+        return cls(checkpoint.notes.id, checkpoint.pending_batch())
 
     def append(
         self,

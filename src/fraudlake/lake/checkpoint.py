@@ -1,4 +1,4 @@
-"""Checkpoints: a stream's progress and state, checked before the stream starts."""
+"""Checkpoint: a stream's progress and state as Spark writes them, checked before the stream starts."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import json
 import os
 import re
 import shutil
-import uuid
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import json_file
+from fraudlake.lake.stream_notes import StreamNotes
 
 _SCHEMA_FILE = re.compile(r"(|file:|dbfs:)/.*(/[^/]+/_stateSchema/[^/]+/[^/]+)", re.DOTALL)
 """Path of a schema file in Spark's metadata of the state; the groups are its scheme, and its path in the state."""
@@ -43,13 +42,16 @@ class Batch:
 class Checkpoint:
     """The folder of one stream's checkpoint.
 
-    In addition to Spark's own files it has ``fraudlake.json``: the checkpoint's id, the settings that the state depends
-    on, the ids of the tables that the stream reads, the further tables that it writes, and notes by micro-batch on
-    rules, declared features and verdicts.
+    It has Spark's own files, and the stream's :class:`~fraudlake.lake.stream_notes.StreamNotes`.
     """
 
     step: str
     folder: Path
+
+    @property
+    def notes(self) -> StreamNotes:
+        """What the stream itself notes in the folder."""
+        return StreamNotes(self.step, self.folder)
 
     @property
     def is_new(self) -> bool:
@@ -68,82 +70,6 @@ class Checkpoint:
         offsets, pending = self._log("offsets"), self.pending_batch()
         return pending if pending is not None else int(offsets[-1].name) + 1 if offsets else 0
 
-    def rules_of(self, batch: int) -> int | None:
-        """Return the number of the latest change of rules that a micro-batch evaluates; None if it was not noted."""
-        change: int | None = self._noted_by("rules", batch)
-        return change
-
-    def keys_of(self, batch: int) -> dict[str, list[str]]:
-        """Return the rules' entities in a micro-batch, as :meth:`note_rules` was given them; empty without a note."""
-        return dict(self._noted_by("keys", batch) or {})
-
-    def note_rules(
-        self, batch: int, change: int, read: Mapping[str, int | None], keys: Mapping[str, Sequence[str]]
-    ) -> None:
-        """Note, before a micro-batch is processed, the latest change of rules that it and later ones evaluate.
-
-        Args:
-            batch: the micro-batch.
-            change: the number of the change.
-            read: how far the stream had read by then; :meth:`read_before` returns it.
-            keys: for each rule that does not group by account, its entity and the entity's key columns.
-        """
-        self._note(batch, rules=change, read=dict(read), keys=dict(keys))
-
-    def batches_of(self, first_change: int, end_change: float) -> tuple[int, int | None] | None:
-        """Return the first micro-batch that evaluated a range of rule changes, and the first one that no longer did.
-
-        The second is None if the range is still evaluated; the result is None if no micro-batch has evaluated it yet.
-        """
-        noted = sorted((int(batch), change) for batch, change in {"0": 1, **self._rules}.items())
-        begun = [batch for batch, change in noted if first_change <= change < end_change and batch < self.next_batch]
-        if not begun:
-            return None
-        return begun[0], next((batch for batch, change in noted if batch > begun[0] and change >= end_change), None)
-
-    def read_before(self, batch: int) -> Mapping[str, int | None]:
-        """Return how far the stream had read before a micro-batch with a note on its rules; empty without a note."""
-        return dict(self._noted("read").get(str(batch), {}))
-
-    def features_of(self, batch: int) -> str | None:
-        """Return the declared features, as JSON, that a micro-batch computes; None if they were not noted."""
-        features: str | None = self._noted_by("features", batch)
-        return features
-
-    @property
-    def all_features(self) -> list[str]:
-        """The declared features, as JSON, of each note."""
-        return list(self._noted("features").values())
-
-    def note_features(self, batch: int, features: str) -> None:
-        """Note, before a micro-batch is processed, the declared features that it and later ones compute, as JSON."""
-        self._note(batch, features=features)
-
-    def verdicts_of(self, batch: int) -> int | None:
-        """Return the version of ``silver_verdicts`` that a micro-batch sees; None if it was not noted."""
-        version: int | None = self._noted_by("verdicts", batch)
-        return version
-
-    def note_verdicts(self, batch: int, version: int) -> None:
-        """Note, before a micro-batch is processed, the version of ``silver_verdicts`` that it and later ones see."""
-        self._note(batch, verdicts=version)
-
-    @property
-    def _rules(self) -> dict[str, int]:
-        return self._noted("rules")
-
-    def _note(self, batch: int, **values: Any) -> None:
-        notes = {name: {**self._noted(name), str(batch): value} for name, value in values.items()}
-        json_file.write(self._notes_file, {**self._notes(), **notes})
-
-    def _noted_by(self, name: str, batch: int) -> Any:
-        """Return the latest note of a kind for a micro-batch or an earlier one; None if there is no note."""
-        noted = {int(first): value for first, value in self._noted(name).items() if int(first) <= batch}
-        return noted[max(noted)] if noted else None
-
-    def _noted(self, name: str) -> dict[str, Any]:
-        return dict(self._notes().get(name, {})) if self._notes_file.exists() else {}
-
     def version_read(self, batch: int, table: str) -> int | None:
         """Return the last version of a Delta table, given by its id, that was read as a whole up to a micro-batch.
 
@@ -157,19 +83,11 @@ class Checkpoint:
         return None
 
     @property
-    def id(self) -> str:
-        """The checkpoint's id, made on first use; a new checkpoint has a new one."""
-        if not self._notes_file.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            json_file.create(self._notes_file, {"id": str(uuid.uuid4())})
-        return str(self._notes()["id"])
-
-    @property
     def state(self) -> Path:
         """Folder of a stateful stream's state."""
         return self.folder / "state"
 
-    def settle(self) -> None:
+    def correct_paths(self) -> None:
         """Correct the paths in Spark's metadata of the state to this folder.
 
         The metadata has the full paths of the state's schemas (seen in Spark 4.2). After a lake was moved, copied or
@@ -180,12 +98,12 @@ class Checkpoint:
         """
         for file in self.state.glob("*/_metadata/v2/*"):
             text = file.read_text() if file.name.isdigit() else ""
-            settled = _settled(text, self.state)
-            if settled != text:
+            corrected = _corrected(text, self.state)
+            if corrected != text:
                 try:
                     # Hadoop's checksum is that of the previous text; without the file Hadoop checks nothing.
                     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-                    json_file.write_text(file, settled)
+                    json_file.write_text(file, corrected)
                 except OSError as error:
                     raise FraudlakeError(
                         f"{self.step}: {file} names the place that the lake was moved or copied from, and cannot be "
@@ -202,25 +120,6 @@ class Checkpoint:
         properties = json.loads(json.loads(text)["operatorPropertiesJson"])
         return {variable["stateName"] for variable in properties["stateVariables"]}
 
-    @property
-    def fixed(self) -> dict[str, object]:
-        """The settings that the stream began with and that cannot change; empty before it has begun."""
-        return dict(self._notes().get("fixed", {})) if self._notes_file.exists() else {}
-
-    @property
-    def reads(self) -> dict[str, str]:
-        """The id of each table that the stream reads, by the table's name; empty before it has begun."""
-        return dict(self._notes().get("reads", {})) if self._notes_file.exists() else {}
-
-    @property
-    def also_writes(self) -> list[str]:
-        """The names of the tables that the stream writes in addition to its own, from its first micro-batch on."""
-        return list(self._notes().get("also_writes", [])) if self._notes_file.exists() else []
-
-    def note_also_writes(self, tables: list[str]) -> None:
-        """Note the tables that :attr:`also_writes` returns."""
-        json_file.write(self._notes_file, {"id": self.id, **self._notes(), "also_writes": tables})
-
     def require(self, fixed: Mapping[str, object], reads: Mapping[str, str], writes: Mapping[str, bool]) -> None:
         """Check that the stream can begin or continue with this checkpoint.
 
@@ -236,35 +135,12 @@ class Checkpoint:
             for table in (name for name, has_rows in writes.items() if has_rows):
                 raise FraudlakeError(
                     f"{self.step}: {table} has rows, but the checkpoint {self.folder} of the stream that wrote them "
-                    f"is gone, and a new one would write them again: put it back, or start over ({self._start_over})"
+                    "is gone, and a new one would write them again: put it back, or start over "
+                    f"({self.notes.start_over})"
                 )
-        notes: dict[str, Any] = {"id": self.id, **self._notes()}
-        for name, given in (("fixed", fixed), ("reads", reads)):
-            notes[name] = {**given, **notes.get(name, {})}
-        self.require_fixed(fixed)
-        for table, identity in reads.items():
-            if notes["reads"][table] != identity:
-                raise FraudlakeError(
-                    f"{self.step}: {table} is not the table that this stream has read so far: put that one back, "
-                    f"or start over ({self._start_over})"
-                )
+        self.notes.require(fixed, reads)
         self._require_whole(stateful=bool(fixed))
-        if notes != self._notes():
-            json_file.write(self._notes_file, notes)
-
-    def require_fixed(self, fixed: Mapping[str, object]) -> None:
-        """Check settings against those that the stream began with.
-
-        Raises:
-            FraudlakeError: a setting has changed.
-        """
-        for name, value in fixed.items():
-            before = self.fixed.get(name, value)
-            if before != value:
-                raise FraudlakeError(
-                    f"{self.step}: its state was begun with {name} = {before} and cannot change to {value}: "
-                    f"set {name} = {before}, or start over ({self._start_over})"
-                )
+        self.notes.note_start(fixed, reads)
 
     def remove_remains(self) -> None:
         """Clean up after a process that was killed before its first micro-batch: Spark begins in empty folders only.
@@ -288,7 +164,7 @@ class Checkpoint:
         if broken:
             raise FraudlakeError(
                 f"{self.step}: {broken[0]} is damaged or missing: restore {self.folder} from a copy, "
-                f"or start over ({self._start_over})"
+                f"or start over ({self.notes.start_over})"
             )
 
     def _state_parts(self) -> list[Path]:
@@ -369,26 +245,8 @@ class Checkpoint:
         # Before the first commit the stream still has to read the initial snapshot, which is the version before.
         return {table: version - (0 if committed else 1) for table, version in versions.items()}
 
-    @property
-    def _start_over(self) -> str:
-        return f"remove {self.folder} and the tables that '{self.step}' writes"
-
-    @property
-    def _notes_file(self) -> Path:
-        return self.folder / "fraudlake.json"
-
     def _log(self, name: str) -> list[Path]:
         return _numbered(self.folder / name)
-
-    def _notes(self) -> dict[str, Any]:
-        try:
-            notes: dict[str, Any] = json.loads(self._notes_file.read_text())
-        except ValueError:
-            raise FraudlakeError(
-                f"{self.step}: {self._notes_file} is damaged: restore {self.folder} from a copy, "
-                f"or start over ({self._start_over})"
-            ) from None
-        return notes
 
 
 def _numbered(folder: Path) -> list[Path]:
@@ -402,7 +260,7 @@ def _versions(lines: list[str]) -> dict[str, int]:
     return {source["reservoirId"]: source["reservoirVersion"] for source in sources if "reservoirId" in source}
 
 
-def _settled(text: str, state: Path) -> str:
+def _corrected(text: str, state: Path) -> str:
     """Return the text of a stateful operator's metadata, with the paths of its schemas moved to a folder of state."""
     version, _, content = text.partition("\n")
     try:

@@ -165,8 +165,8 @@ def _require_changeable(lake: Lake, name: str, known: Any) -> None:
                 "depend on: declare the new key under another name"
             )
     for folder in sorted(lake.checkpoints.glob("*")):
-        fixed = lake.checkpoint(folder.name).fixed
-        lake.checkpoint(folder.name).require_fixed({name: value} if name in fixed else {})
+        fixed = lake.checkpoint(folder.name).notes.fixed
+        lake.checkpoint(folder.name).notes.require_fixed({name: value} if name in fixed else {})
 
 
 def _contradiction(lake: Lake, name: str, known: Any) -> str:

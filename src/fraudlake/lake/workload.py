@@ -56,7 +56,7 @@ def unread_rows(lake: LocalLake, steps: Collection[str]) -> float:
 def _followed_since(lake: LocalLake, first: GroupAggregate, *others: GroupAggregate) -> datetime:
     """Return when a stream's latest micro-batch began; a time before all rows if one of its aggregates is new."""
     checkpoint = lake.checkpoint(first.step)
-    has_all = {aggregate.table.name for aggregate in others} <= {*checkpoint.also_writes}
+    has_all = {aggregate.table.name for aggregate in others} <= {*checkpoint.notes.also_writes}
     return (checkpoint.last_batch_at() if has_all else None) or _NEVER
 
 

@@ -182,10 +182,10 @@ def compute(state: State, rows: pa.Table, plan: Plan, decided: pa.Table | None =
     for size in sorted({feature.size for feature in plan.features if feature.aggregate != "value"}):
         of_size = [feature for feature in plan.features if feature.aggregate != "value" and feature.size == size]
         measures = dict.fromkeys(measure for feature in of_size for measure in plan.measures(feature))
-        tiled = [measure for measure in measures if measure.statistic != "values"]
         length = max(feature.tiles for feature in of_size)
         oldest = None if clock is None else clock // (size * 1_000_000) - length
         metadata = {_TILES: str(length)}
+        tiled = [measure for measure in measures if measure.statistic != "values"]
         if tiled:
             seen = state.get(str(size))
             line = Line(account, time, size, seen)
@@ -355,11 +355,27 @@ class _Rows:
 
 
 class _Verdicts:
-    """Decided transactions, and which of them a condition selects."""
+    """Decided transactions, of which a condition (``where``) selects some."""
 
     def __init__(self, decided: pa.Table, account: NDArray[np.int64], time: NDArray[np.int64], plan: Plan) -> None:
-        self.decided = Decided(decided, account, time)
-        self.rows = _Rows(decided, self.decided.order, plan)
+        self._decided = Decided(decided, account, time)
+        self._rows = _Rows(decided, self._decided.order, plan)
+
+    def frauds(self, window: Window, where: str | None) -> NDArray[np.int64]:
+        """Return what verdicts change in the number of frauds in each row's window."""
+        return self._decided.frauds(window, self._rows.chosen(where))
+
+    def known(self, window: Window, where: str | None) -> NDArray[np.int64]:
+        """Return what verdicts change in the number of labels in each row's window."""
+        return self._decided.known(window, self._rows.chosen(where))
+
+    def last_fraud(self, window: Window, where: str | None) -> NDArray[np.int64]:
+        """Return the time of the last fraud by verdict in each row's window."""
+        return self._decided.last_fraud(window, self._rows.chosen(where))
+
+    def disputed(self, where: str | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the keys and times of the frauds by label that verdicts dispute."""
+        return self._decided.disputed(self._rows.chosen(where))
 
 
 def _seconds_since(line: Line, spans: Spans, last: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -397,38 +413,55 @@ def _figure(
 ) -> NDArray[np.float64]:
     """Compute a feature of each row from its measures."""
     (measure, values), *others = parts
-    spans = line.spans(window)
-    if measure.statistic == "min" or measure.statistic == "max":
-        extremes = windows.extreme(measure.statistic, values, spans)
+    seen = verdicts if feature.is_of_labels else None
+    if measure.statistic in ("min", "max"):
+        extremes = windows.extreme(measure.statistic, values, line.spans(window))
         return np.where(np.isfinite(extremes), extremes, np.nan)
-    decided = verdicts.decided if verdicts is not None and feature.is_of_labels else None
-    chosen = np.zeros(0, bool) if verdicts is None else verdicts.rows.chosen(measure.where)
     if measure.statistic == "last":
-        seconds = _seconds_since(line, spans, values)
-        if decided is None:
-            return seconds
-        of_flink = _seconds_since(line, spans, _without(line, values, *decided.disputed(chosen)))
-        latest = decided.last_fraud(window, chosen)
-        known = np.fmin(of_flink, np.where(latest > NEVER, (line.time - latest) / 1e6, np.nan))
-        # A decided transaction is visible from the next microsecond on; no verdict on it is known earlier.
-        return np.where(seconds == 0, 0.0, known)
-    total = windows.total(values, spans).astype(np.float64)
-    if decided is not None:
-        # A late row may be missing in the state although the verdict on it is known.
-        total = np.maximum(total + decided.frauds(window, chosen), 0)
+        return _seconds(line, window, measure, values, seen)
+    total = _total(line, window, measure, values, seen)
     if measure.statistic == "sum" and not given.is_whole(str(measure.column)):
         total /= _UNITS
     if not others:
         return total
-    count = windows.total(others[0][1], spans)
-    if decided is not None:
-        count = count + decided.known(window, chosen)
-    share = windows.mean(total, count)
-    if feature.aggregate != "ratio_to_mean":
-        return share
+    count = windows.total(others[0][1], line.spans(window))
+    if seen is not None:
+        count = count + seen.known(window, measure.where)
+    mean = windows.mean(total, count)
+    return _ratio(given, measure, mean) if feature.aggregate == "ratio_to_mean" else mean
+
+
+def _seconds(
+    line: Line, window: Window, measure: _Measure, last: NDArray[np.int64], verdicts: _Verdicts | None
+) -> NDArray[np.float64]:
+    """Return the seconds since the last transaction, or the last fraud by label or by verdict."""
+    spans = line.spans(window)
+    seconds = _seconds_since(line, spans, last)
+    if verdicts is None:
+        return seconds
+    of_flink = _seconds_since(line, spans, _without(line, last, *verdicts.disputed(measure.where)))
+    latest = verdicts.last_fraud(window, measure.where)
+    known = np.fmin(of_flink, np.where(latest > NEVER, (line.time - latest) / 1e6, np.nan))
+    # A decided transaction is visible from the next microsecond on; no verdict on it is known earlier.
+    return np.where(seconds == 0, 0.0, known)
+
+
+def _total(
+    line: Line, window: Window, measure: _Measure, values: NDArray[Any], verdicts: _Verdicts | None
+) -> NDArray[np.float64]:
+    """Return the sum in the window of each row; of frauds, those that verdicts add or take away, too."""
+    total = windows.total(values, line.spans(window)).astype(np.float64)
+    if verdicts is None:
+        return total
+    # A late row may be missing in the state although the verdict on it is known.
+    return np.maximum(total + verdicts.frauds(window, measure.where), 0)
+
+
+def _ratio(given: _Rows, measure: _Measure, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the ratio of each row's own value to the mean; NaN if it is not defined."""
     own, is_there = given.numbers(str(measure.column))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(is_there & (share != 0), own / share, np.nan)
+        return np.where(is_there & (mean != 0), own / mean, np.nan)
 
 
 def _seen(seen: pa.Table | None, measure: _Measure) -> NDArray[Any]:

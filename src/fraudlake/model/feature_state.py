@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fraudlake.detection import state
 from fraudlake.entity import ACCOUNT, number
-from fraudlake.model import features
+from fraudlake.model import feature_buckets
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -21,7 +21,8 @@ def by_entity(lake: Lake) -> dict[str, dict[str, int]]:
     names = {number(name): name for name in (ACCOUNT, *lake.settings.entities)}
     keys: dict[str, set[int]] = defaultdict(set)
     counts: dict[str, dict[str, int]] = {}
-    for entity, tiles in features.tiles_in(state.read(lake, "score", features.TILES, features.TILES_ROWS)):
+    stored = state.read(lake, "score", feature_buckets.TILES, feature_buckets.TILES_ROWS)
+    for entity, tiles in feature_buckets.tiles_in(stored):
         name = names.get(entity, f"entity {entity}")
         keys[name].update(tiles["account"].unique().to_pylist())
         of_one = counts.setdefault(name, {"keys": 0, "tiles": 0, "bytes": 0})

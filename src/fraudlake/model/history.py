@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.detection import buckets
-from fraudlake.model import entity_features, features
+from fraudlake.model import entity_features, features, lake_features
 from fraudlake.model.classifier import Trees, single
 from fraudlake.silver import verdicts
 from fraudlake.text.durations import microseconds
@@ -225,7 +225,7 @@ def of(silver: pa.Table, given: pa.Table, settings: Settings, stand_for: Mapping
         rows = rows.append_column(STANDS_FOR, pa.array(weights, pa.float64()).take(at))
         further = (*_FURTHER, pa.field(STANDS_FOR, pa.float64()))
     schema = _schema(settings, further)
-    table = features.of_table(rows, further, _choice(schema), schema, settings, given)
+    table = lake_features.of_table(rows, further, _choice(schema), schema, settings, given)
     return History(table, features.names(settings))
 
 
@@ -251,8 +251,8 @@ def sample_of(silver: DataFrame, given: DataFrame, share: float, settings: Setti
     weighed = known.withColumn("weight", F.when(is_fraud, 1.0).when(is_chosen, 1.0 / share))
     # Rows stay packed as arrays: converting them to Spark's rows and back takes as long as computing them.
     schema = _schema(settings)
-    seen = features.verdicts_of(silver, given, settings)
-    payloads = features.of_history(weighed, settings, _FURTHER, _choice(schema), seen)
+    seen = lake_features.verdicts_of(silver, given, settings)
+    payloads = lake_features.of_history(weighed, settings, _FURTHER, _choice(schema), seen)
     return History(buckets.unpack(payloads.toArrow()["payload"].to_pylist(), schema), features.names(settings))
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fraudlake import tables
 from fraudlake.feature import OWN
-from fraudlake.model import explanations, features
+from fraudlake.model import explanations, lake_features
 from fraudlake.model.classifier import Classifier
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def scorer(
 
     def score(batches: _Batches) -> _Batches:
         classifier = Classifier.from_bytes(stored)
-        for batch in features.opened(batches):
+        for batch in lake_features.opened(batches):
             scored = _scored(batch, classifier, medians, sentences, threshold, alerted_from)
             constant_columns = {
                 name: pa.repeat(pa.scalar(value, schema.field(name).type), batch.num_rows)

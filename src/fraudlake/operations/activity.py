@@ -112,10 +112,10 @@ class Watcher:
         commits = [
             commit
             for table, version in self._tables_of(checkpoint, recent[0].read_to if recent else {})
-            for commit in new_rows(self._history(table), before.get(checkpoint.reads[table.name], 0))
+            for commit in new_rows(self._history(table), before.get(checkpoint.notes.reads[table.name], 0))
             if commit.version < version
         ]
-        return _rows(commits) if checkpoint.reads else None
+        return _rows(commits) if checkpoint.notes.reads else None
 
     def _unread(self, checkpoint: Checkpoint) -> list[Commit]:
         """Return the commits with rows that a stream has still to read."""
@@ -124,7 +124,7 @@ class Watcher:
 
     def _tables_of(self, checkpoint: Checkpoint, versions: Mapping[str, int]) -> Iterator[tuple[Table, int]]:
         """Yield the tables that a stream reads, each with its version; ``versions`` has them by the table's id."""
-        for name, id_ in checkpoint.reads.items():
+        for name, id_ in checkpoint.notes.reads.items():
             if id_ in versions and name in _BY_NAME:
                 yield _BY_NAME[name], versions[id_]
 

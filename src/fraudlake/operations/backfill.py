@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.bronze import literals
 from fraudlake.errors import UsageError
-from fraudlake.model import features, prediction_quality, predictions
+from fraudlake.model import lake_features, prediction_quality, predictions
 from fraudlake.model.registry import Registry
 from fraudlake.streams.prediction_figures import measure
 
@@ -40,9 +40,9 @@ def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> 
         in_range = F.col("date") >= literals.day(first)
         dates = [row["date"] for row in known.where(in_range).select("date").distinct().collect()]
         if dates:
-            verdicts = features.verdicts_of(known, lake.read(tables.SILVER_VERDICTS), lake.settings)
-            payloads = features.of_history(known, lake.settings, decided_rows=verdicts)
-            computed = features.unpacked(payloads, lake.settings).where(in_range)
+            verdicts = lake_features.verdicts_of(known, lake.read(tables.SILVER_VERDICTS), lake.settings)
+            payloads = lake_features.of_history(known, lake.settings, decided_rows=verdicts)
+            computed = lake_features.unpacked(payloads, lake.settings).where(in_range)
             score = predictions.scorer(
                 model, lake.settings.threshold, "backfill", datetime.now(UTC), lake.declared_features
             )

@@ -51,7 +51,7 @@ def unread(lake: Lake, table: tables.Table, identity: str | None = None) -> dict
         identity: its id, if it is known: in a workspace, id and history take a query each.
     """
     checkpoints = [lake.checkpoint(folder.name) for folder in sorted(lake.checkpoints.glob("*"))]
-    versions = {one.step: one.unread_versions() for one in checkpoints if table.name in one.reads}
+    versions = {one.step: one.unread_versions() for one in checkpoints if table.name in one.notes.reads}
     if identity is None:
         identity = lake.store.identity(table) if any(versions.values()) else ""
     readers = {step: tables_read[identity] for step, tables_read in versions.items() if identity in tables_read}

@@ -59,7 +59,7 @@ def restore(
         target = _version(lake, table, version, timestamp)
         if target == before:
             raise UsageError(f"{table.name} is at version {before} already")
-        readers = [step for step in begun_steps(lake) if table.name in lake.checkpoint(step).reads]
+        readers = [step for step in begun_steps(lake) if table.name in lake.checkpoint(step).notes.reads]
         if readers and not allow_streams:
             raise UsageError(
                 f"{table.name} is read by {', '.join(readers)}, which keep the results of removed rows "

@@ -1,24 +1,57 @@
-"""Delivery: the destinations of alerts, and limits."""
+"""Delivery: the settings of each destination of alerts, and limits."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from ipaddress import ip_address
+from typing import Self
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, Field, SecretStr, model_validator
 
-from fraudlake.delivery.destinations import DESTINATIONS, SECRETS_LISTED
 from fraudlake.text.durations import Duration
-from fraudlake.values import SECRET
-
-_GROUPS = tuple(one.settings for one in DESTINATIONS.values() if one.settings.model_fields)
-if TYPE_CHECKING:
-    _Destinations = BaseModel  # types know no base that is computed: a destination reads its own settings
-else:
-    _Destinations = create_model("_Destinations", __base__=_GROUPS)
+from fraudlake.values import SECRET, TOPIC, Topic
 
 
-class Delivery(_Destinations):
+class Jdbc(BaseModel):
+    """The database and its table."""
+
+    jdbc_url: SecretStr | None = Field(
+        None, description="Database for delivered alerts, as an address of SQLAlchemy; never shown."
+    )
+    jdbc_table: str = Field(
+        "fraud_alerts", pattern=r"^\w+(\.\w+)?$", description="Table for delivered alerts, optionally with its schema."
+    )
+
+
+class DeliveryTopic(BaseModel):
+    """The topic; its brokers and their client are those of the source."""
+
+    delivery_topic: Topic | None = Field(
+        None, pattern=TOPIC, description="Kafka topic for delivered alerts, at bootstrap_servers."
+    )
+
+
+class Webhook(BaseModel):
+    """The address of the receiver, and the key of the signature."""
+
+    webhook_url: SecretStr | None = Field(None, description="Address that alerts are posted to; never shown.")
+    webhook_secret: SecretStr | None = Field(
+        None, description="Key of the webhook's signature: whsec_ and 24 to 64 random bytes in base64; never shown."
+    )
+    webhook_timeout: Duration = Field(
+        timedelta(seconds=10), gt=timedelta(0), description="Longest wait for a connection, and for an answer."
+    )
+    webhook_allow_http: bool = Field(False, description="Allow a webhook without TLS on another machine.")
+
+    @model_validator(mode="after")
+    def _webhook_is_safe(self) -> Self:
+        if self.webhook_url is not None:
+            _require_safe(self.webhook_url, self.webhook_allow_http)
+        return self
+
+
+class Delivery(Jdbc, DeliveryTopic, Webhook):
     """How alerts leave the lake."""
 
     delivery_folder: str | None = Field(
@@ -27,7 +60,8 @@ class Delivery(_Destinations):
     delivery_secret: str | None = Field(
         None,
         pattern=SECRET,
-        description=f"In a workspace: the secret, as SCOPE/KEY, that holds {SECRETS_LISTED} as a JSON object.",
+        description="In a workspace: the secret, as SCOPE/KEY, that holds jdbc_url, webhook_url or webhook_secret as a "
+        "JSON object.",
     )
     suppress_within: Duration = Field(
         timedelta(0),
@@ -38,3 +72,27 @@ class Delivery(_Destinations):
     max_alerts_per_minute: int = Field(
         0, ge=0, description="Maximum alerts per minute of detection delivered to a destination (0: no limit)."
     )
+
+
+def _require_safe(url: SecretStr, allow_http: bool) -> None:
+    """Refuse a webhook's address without TLS, unless it is on this machine or allowed; the message does not show it.
+
+    Raises:
+        ValueError: the address is refused or invalid.
+    """
+    try:
+        parts = urlsplit(url.get_secret_value())
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
+        raise ValueError("webhook_url must be an address such as https://alerts.example.com/fraud")
+    if parts.scheme == "http" and not allow_http and not _is_loopback(host):
+        raise ValueError("webhook_url must be https, unless webhook_allow_http is true or it is on this machine")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

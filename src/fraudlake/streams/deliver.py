@@ -17,13 +17,12 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.bronze.calendar import EPOCH, MICROSECOND
-from fraudlake.delivery import event
+from fraudlake.delivery import event, secrets
 from fraudlake.delivery.destinations import DESTINATIONS
 from fraudlake.delivery.sink import Outcome, Sink
 from fraudlake.delivery.suppression import HeldBack, held_back, minute_of
 from fraudlake.lake import json_file, merge
 from fraudlake.lake.appender import Appender
-from fraudlake.settings import secret
 from fraudlake.streams.stream import Stream
 from fraudlake.text.sql_text import literal
 
@@ -69,7 +68,7 @@ def streams(lake: Lake, to: str, from_now: bool = False) -> list[Stream]:
         FraudlakeError: its secret cannot be read.
     """
     step = step_of(to)
-    settings = secret.with_delivery(lake.settings, to)
+    settings = secrets.with_secrets(lake.settings, to)
     DESTINATIONS[to].sink(settings, lake)
     appender = Appender.of(lake, step)
     begin = _begin(lake, lake.checkpoint(step), from_now)
@@ -114,7 +113,7 @@ def retry_dead(lake: Lake, to: str) -> Retried:
         UsageError: a setting of the destination is missing or wrong.
         FraudlakeError: its secret cannot be read, or another process sends its dead letters.
     """
-    settings = secret.with_delivery(lake.settings, to)
+    settings = secrets.with_secrets(lake.settings, to)
     sink = DESTINATIONS[to].sink(settings, lake)
     delivered = 0
     with lake.exclusive(f"retry_{to}"):

@@ -157,7 +157,7 @@ class _Difference(NamedTuple):
 def _difference(
     lake: Lake, checkpoint: Checkpoint, batch: int, rules: RuleSet, evaluator: alerts.Evaluator
 ) -> _Difference:
-    keys, keys_before = _keys(evaluator), checkpoint.keys_of(batch - 1)
+    keys, keys_before = _keys(evaluator), checkpoint.notes.keys_of(batch - 1)
     if batch == 0 or (rule_notes.change_noted(checkpoint, batch - 1), keys_before) == (rules.change, keys):
         return _Difference()
     before = rule_notes.noted(lake, checkpoint, batch - 1, "transactions")
@@ -191,14 +191,14 @@ def _entity(keys: Mapping[str, Sequence[str]], version: RuleVersion) -> Entity:
 
 def _note(lake: Lake, checkpoint: Checkpoint, batch: int, change: int, keys: Mapping[str, Sequence[str]]) -> None:
     """Note a micro-batch's rules, their entities, and how far the stream had read before it."""
-    if (checkpoint.rules_of(batch), checkpoint.keys_of(batch)) == (change, keys):
+    if (checkpoint.notes.rules_of(batch), checkpoint.notes.keys_of(batch)) == (change, keys):
         return
     read = rule_notes.of_silver(lake, checkpoint, batch)
     in_event_time = lake.settings.ordering == "event_time"
     watermark = checkpoint.watermark_milliseconds(batch - 1) if in_event_time else None
     if watermark is not None:
         read["watermark"] = watermark * 1000
-    checkpoint.note_rules(batch, change, read, keys)
+    checkpoint.notes.note_rules(batch, change, read, keys)
 
 
 def _change(

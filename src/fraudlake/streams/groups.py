@@ -110,17 +110,17 @@ def _take_on(lake: Lake, aggregates: Sequence[GroupAggregate]) -> None:
     """Compute tables that are new to a stream that has begun from all days; from then on the stream updates them."""
     first, *others = aggregates
     checkpoint = lake.checkpoint(first.step)
-    new = [aggregate for aggregate in others if aggregate.table.name not in checkpoint.also_writes]
+    new = [aggregate for aggregate in others if aggregate.table.name not in checkpoint.notes.also_writes]
     # A new gap or length changes all cases.
     bounds = ", ".join(map(durations.text, (lake.settings.case_gap, lake.settings.case_length)))
     of_bounds = [f"{gold.CASES.table.name} {bounds}"] if first.sources == gold.CASES.sources else []
-    if not new and {*of_bounds} <= {*checkpoint.also_writes}:
+    if not new and {*of_bounds} <= {*checkpoint.notes.also_writes}:
         return
     if not checkpoint.is_new:
         threads.call_all(_updates(lake, new, refresh.whole_days(lake) if new else []))
         if of_bounds:
             cases.update_all(lake)
-    checkpoint.note_also_writes([*(aggregate.table.name for aggregate in others), *of_bounds])
+    checkpoint.notes.note_also_writes([*(aggregate.table.name for aggregate in others), *of_bounds])
 
 
 def recompute(

@@ -60,7 +60,7 @@ class RowCount:
         if self._taken:
             rows = self._taken(self._first)
         else:
-            ids = self._lake.checkpoint(self._step).reads
+            ids = self._lake.checkpoint(self._step).notes.reads
             read = [(table, ids[table.name]) for table in self._reads if ids[table.name] in unread]
             rows = sum(self._rows_of(table, self._unread.get(id_), unread[id_]) for table, id_ in read)
         if rows:

@@ -33,4 +33,4 @@ def noted(lake: Lake, checkpoint: Checkpoint, batch: int, source: Source) -> Rul
 
 def change_noted(checkpoint: Checkpoint, batch: int) -> int:
     """Return the change of rules noted for a micro-batch; without a note, the first one."""
-    return checkpoint.rules_of(batch) or 1
+    return checkpoint.notes.rules_of(batch) or 1

@@ -19,7 +19,7 @@ from fraudlake.lake import session
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.missing_version import of_version
 from fraudlake.lake.rows import has_rows
-from fraudlake.model import alerts, features, predictions, published
+from fraudlake.model import alerts, feature_buckets, features, lake_features, predictions, published
 from fraudlake.model.registry import Registry, published_champion
 from fraudlake.model.training import publish
 from fraudlake.silver import transactions as silver
@@ -92,14 +92,14 @@ def _from_silver(lake: Lake, forget: DataFrame | None) -> Stream:
         seen.require_latest(lake, batch_id)
         _require_unchanged(changed, first, batch_id)
         raising.require_current(lake, batch_id)
-        rows = batch if not_covered is None else features.unpacked(batch, lake.settings).where(not_covered)
+        rows = batch if not_covered is None else lake_features.unpacked(batch, lake.settings).where(not_covered)
         score(lake, rows, batch_id)
 
     def rows() -> DataFrame:
         silver_rows = lake.read_stream(tables.SILVER_TRANSACTIONS)
         changes = _changes(lake, seen, lambda done: _tiles_of_silver(lake, done), forget)
         changed.append(bool(changes))
-        return features.of_stream(silver_rows, lake.settings, changes)
+        return lake_features.of_stream(silver_rows, lake.settings, changes)
 
     def before() -> None:
         seen.note(lake)
@@ -129,7 +129,7 @@ def _new_features(lake: Lake, step: str) -> list[str]:
     """Return the names of declared features that the next micro-batch computes for the first time."""
     checkpoint = lake.checkpoint(step)
     done = checkpoint.next_batch - 1
-    before = json.loads(checkpoint.features_of(done) or "[]") if done >= 0 else []
+    before = json.loads(checkpoint.notes.features_of(done) or "[]") if done >= 0 else []
     return [feature["name"] for feature in json.loads(_declared(lake)) if "name" in feature and feature not in before]
 
 
@@ -153,8 +153,8 @@ def _scorer(lake: Lake, scored_from: str, raising: ScoreAlerts) -> Write:
 def _note(lake: Lake, step: str) -> None:
     """Note in the checkpoint the features that the next micro-batch computes."""
     checkpoint, declared = lake.checkpoint(step), _declared(lake)
-    if (checkpoint.features_of(checkpoint.next_batch) or "[]") != declared:
-        checkpoint.note_features(checkpoint.next_batch, declared)
+    if (checkpoint.notes.features_of(checkpoint.next_batch) or "[]") != declared:
+        checkpoint.notes.note_features(checkpoint.next_batch, declared)
 
 
 @dataclass(frozen=True)
@@ -171,18 +171,18 @@ class _SeenVerdicts:
     def of(cls, lake: Lake, step: str) -> _SeenVerdicts:
         checkpoint = lake.checkpoint(step)
         pending = checkpoint.pending_batch()
-        if not features.see_labels(lake.settings):
+        if not lake_features.see_labels(lake.settings):
             return cls(step, pending, None)
         # A micro-batch that has written nothing sees the verdicts as they are now.
         is_fixed = pending is not None and Appender.of(lake, step).commit(lake, tables.GOLD_FRAUD_PREDICTIONS, pending)
-        noted = checkpoint.verdicts_of(pending) if pending is not None and is_fixed else None
+        noted = checkpoint.notes.verdicts_of(pending) if pending is not None and is_fixed else None
         return cls(step, pending, lake.store.version(tables.SILVER_VERDICTS) if noted is None else noted)
 
     def note(self, lake: Lake) -> None:
         """Note the version in the checkpoint, for the next micro-batch."""
         checkpoint = lake.checkpoint(self.step)
-        if self.version is not None and checkpoint.verdicts_of(checkpoint.next_batch) != self.version:
-            checkpoint.note_verdicts(checkpoint.next_batch, self.version)
+        if self.version is not None and checkpoint.notes.verdicts_of(checkpoint.next_batch) != self.version:
+            checkpoint.notes.note_verdicts(checkpoint.next_batch, self.version)
 
     def require_latest(self, lake: Lake, batch_id: int) -> None:
         """Have the stream rebuilt if the verdicts have changed."""
@@ -210,7 +210,7 @@ class _SeenVerdicts:
             return None
         silver_table, checkpoint = tables.SILVER_TRANSACTIONS, lake.checkpoint(self.step)
         done = checkpoint.next_batch - 1
-        before = None if is_whole or done < 0 else checkpoint.verdicts_of(done)
+        before = None if is_whole or done < 0 else checkpoint.notes.verdicts_of(done)
         if before == self.version or not lake.store.has_rows(tables.SILVER_VERDICTS):
             return None
         read = checkpoint.version_read(done, lake.store.identity(silver_table))
@@ -220,7 +220,7 @@ class _SeenVerdicts:
         def packed(given: DataFrame) -> DataFrame | None:
             number, days = _read_once(given)
             few = F.broadcast(given) if number <= _FEW else given
-            return features.verdicts_of(rows, few, lake.settings, newest, days)
+            return lake_features.verdicts_of(rows, few, lake.settings, newest, days)
 
         return of_version(lake, tables.SILVER_VERDICTS, self.version, lambda all_: packed(_after(lake, all_, before)))
 
@@ -261,26 +261,26 @@ def _require_unchanged(changed: Sequence[bool], first: int, batch_id: int) -> No
 
 def _changes(
     lake: Lake, seen: _SeenVerdicts, tiles_of: Callable[[int], DataFrame | None], forget: DataFrame | None = None
-) -> features.Changes:
+) -> lake_features.Changes:
     """Return the changes that give the next micro-batch the state of a stream that always computed these features.
 
     ``tiles_of`` computes the tiles of all rows that the stream has read up to a micro-batch.
     """
     checkpoint = lake.checkpoint(seen.step)
     done, has_features = checkpoint.next_batch - 1, bool(lake.settings.features)
-    is_new = done >= 0 and (checkpoint.features_of(done) or "[]") != _declared(lake)
-    has_decided = features.DECIDED in checkpoint.state_variables
-    is_new |= done >= 0 and features.see_labels(lake.settings) and not has_decided
+    is_new = done >= 0 and (checkpoint.notes.features_of(done) or "[]") != _declared(lake)
+    has_decided = feature_buckets.DECIDED in checkpoint.state_variables
+    is_new |= done >= 0 and lake_features.see_labels(lake.settings) and not has_decided
     is_whole = is_new or forget is not None
     tiled = _tiled(lake, seen.step)
     tiles = None
     if is_whole and has_features:
         silver_table = tables.SILVER_TRANSACTIONS
-        tiles = tiles_of(done) if forget is None else features.tiles_of(lake.read(silver_table), lake.settings)
-    retired = [features.TILES] if tiled and not has_features else []
-    if has_decided and not features.see_labels(lake.settings):
-        retired.append(features.DECIDED)
-    return features.Changes(tiles, seen.new(lake, is_whole), forget, is_whole, tiled, tuple(retired))
+        tiles = tiles_of(done) if forget is None else lake_features.tiles_of(lake.read(silver_table), lake.settings)
+    retired = [feature_buckets.TILES] if tiled and not has_features else []
+    if has_decided and not lake_features.see_labels(lake.settings):
+        retired.append(feature_buckets.DECIDED)
+    return lake_features.Changes(tiles, seen.new(lake, is_whole), forget, is_whole, tiled, tuple(retired))
 
 
 def _tiles_of_silver(lake: Lake, done: int) -> DataFrame | None:
@@ -289,7 +289,7 @@ def _tiles_of_silver(lake: Lake, done: int) -> DataFrame | None:
     version = lake.checkpoint("score").version_read(done, lake.store.identity(table))
     if version is None:
         return None
-    tiles = of_version(lake, table, version, lambda rows: features.tiles_of(rows, lake.settings))
+    tiles = of_version(lake, table, version, lambda rows: lake_features.tiles_of(rows, lake.settings))
     if tiles is None:
         _LOG.warning("score: version %s of %s is gone: new features begin with the next rows", version, table.name)
     return tiles
@@ -297,7 +297,7 @@ def _tiles_of_silver(lake: Lake, done: int) -> DataFrame | None:
 
 def _tiled(lake: Lake, step: str) -> set[str]:
     """Return the entities of all features that a stream has ever computed."""
-    noted = (json.loads(declared) for declared in lake.checkpoint(step).all_features)
+    noted = (json.loads(declared) for declared in lake.checkpoint(step).notes.all_features)
     return {feature.get("entity", ACCOUNT) for declared in noted for feature in declared}
 
 
@@ -309,7 +309,7 @@ def _declared(lake: Lake) -> str:
 
 
 def _are_chargebacks(lake: Lake) -> bool:
-    return lake.settings.are_chargebacks and features.see_labels(lake.settings)
+    return lake.settings.are_chargebacks and lake_features.see_labels(lake.settings)
 
 
 def _from_kafka(lake: Lake) -> Stream:
@@ -329,7 +329,7 @@ def _from_kafka(lake: Lake) -> Stream:
         seen.require_latest(lake, batch_id)
         _require_unchanged(changed, first, batch_id)
         raising.require_current(lake, batch_id)
-        score(lake, _without_duplicates(lake, features.unpacked(batch, lake.settings)), batch_id)
+        score(lake, _without_duplicates(lake, lake_features.unpacked(batch, lake.settings)), batch_id)
 
     def before() -> None:
         seen.note(lake)
@@ -345,7 +345,7 @@ def _from_kafka(lake: Lake) -> Stream:
     def rows() -> DataFrame:
         changes = _changes(lake, seen, lambda done: _tiles_of_topic(lake, topic, done))
         changed.append(bool(changes))
-        return features.of_stream(transactions, settings, changes)
+        return lake_features.of_stream(transactions, settings, changes)
 
     return Stream(
         FROM_KAFKA,
@@ -370,7 +370,7 @@ def _tiles_of_topic(lake: Lake, topic: kafka.Topic, done: int) -> DataFrame:
     """Return the tiles of the transactions that the stream has read, from silver and, if silver lags, the topic."""
     landed, later = topic.read_so_far(lake.read(tables.SILVER_TRANSACTIONS), done)
     transactions = _of_messages(later, lake.settings)
-    return features.tiles_of(landed.select(*transactions.columns).unionByName(transactions), lake.settings)
+    return lake_features.tiles_of(landed.select(*transactions.columns).unionByName(transactions), lake.settings)
 
 
 def _alerts_of_one(lake: Lake, other: str) -> dict[tables.Table, str]:

@@ -65,7 +65,7 @@ class ScoreAlerts:
         batch = checkpoint.next_batch
         if self.rules.evaluated:
             rule_table.start(lake)
-        if not self.is_fixed and (self.rules.evaluated or checkpoint.rules_of(batch)):
+        if not self.is_fixed and (self.rules.evaluated or checkpoint.notes.rules_of(batch)):
             self._note(lake, self.rules.change)
 
     def note_latest(self, lake: Lake) -> None:
@@ -75,16 +75,16 @@ class ScoreAlerts:
     def _note(self, lake: Lake, change: int) -> None:
         checkpoint = lake.checkpoint(self.step)
         batch = checkpoint.next_batch
-        if checkpoint.rules_of(batch) == change:
+        if checkpoint.notes.rules_of(batch) == change:
             return
-        read = {**checkpoint.read_before(batch)} or rule_notes.of_silver(lake, checkpoint, batch)
+        read = {**checkpoint.notes.read_before(batch)} or rule_notes.of_silver(lake, checkpoint, batch)
         if read["silver_version"] is None and read["newest"] is None:  # it reads a topic, or begins
             newest = lake.store.query(
                 f"SELECT max(timestamp) AS newest FROM {tables.GOLD_FRAUD_PREDICTIONS.name}",
                 tables.GOLD_FRAUD_PREDICTIONS,
             )["newest"]
             read["newest"] = newest.cast(pa.timestamp("us", "UTC")).cast(pa.int64())[0].as_py()
-        checkpoint.note_rules(batch, change, read, {})
+        checkpoint.notes.note_rules(batch, change, read, {})
 
     def require_current(self, lake: Lake, batch_id: int) -> None:
         """Check that these rules are the current ones, which a new micro-batch evaluates.

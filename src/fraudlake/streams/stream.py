@@ -108,64 +108,98 @@ def run(
         for stream in streams:
             _require_checkpoint(lake, stream)
             stream.before()
-        is_endless = trigger == "continuous"
-        unread = {stream.step: math.inf if is_endless else _unread_rows(lake, stream) for stream in streams}
-        working = [stream for stream in streams if stream.waits or unread[stream.step]]
-        counts = {stream.step: RowCount(lake, stream.step, stream.reads, stream.taken) for stream in streams}
-        queries: dict[str, StreamingQuery] = {}
-        observers = telemetry.of(lake) if working else []
-
-        def count() -> None:
-            for step, query in queries.items():
-                if new := counts[step].update(query):
-                    progress(step, counts[step].rows, counts[step].batches)
-                for observer in observers:
-                    for report in new:
-                        observer.batch(step, report)
-
+        queries = _Queries(lake, streams, trigger, progress)
         with stop.deferred(), stop.failing():
-            try:
-                for stream in working:
-                    with lake.planning_for(unread[stream.step]):
-                        queries[stream.step] = _start(lake, stream, trigger)
-                    for observer in observers:
-                        observer.started(stream.step)
-                while not stop.is_requested():
-                    time.sleep(_LOOK_SECONDS)
-                    count()
-                    ended = {step: query.exception() for step, query in queries.items() if not query.isActive}
-                    for stream in streams:
-                        if stream.renewed and _is_outdated(ended.get(stream.step)):
-                            with lake.planning_for(unread[stream.step]):
-                                queries[stream.step] = _start(lake, stream.renewed(), trigger)
-                            del ended[stream.step]
-                    if len(ended) == len(queries) or any(ended.values()):
-                        break
-                # Stopping a query below may make it fail; it repeats its micro-batch next time.
-                failures = {} if stop.is_requested() else {step: query.exception() for step, query in queries.items()}
-                if stop.is_requested():
-                    _await_commits(lake, queries)
-            finally:
-                for query in queries.values():
-                    query.stop()
-            count()
-        for step in queries:
-            ended_by = failures.get(step)
-            for observer in observers:
-                observer.ended(step, None if ended_by is None else cause_of(str(ended_by)))
+            failures = queries.run()
+        queries.report_end(failures)
         for stream in streams:
-            failure = failures.get(stream.step)
-            # A stream that was stopped while it was outdated repeats its micro-batch next time.
-            if failure is not None and not (stream.renewed and _is_outdated(failure)):
-                cause = stream.explain(str(failure)) or cause_of(str(failure))
-                raise FraudlakeError(f"{stream.step} failed: {cause}; details are in {lake.log}") from failure
+            _raise_failure(lake, stream, failures.get(stream.step))
         if trigger != "continuous":
             stop.check()
         for stream in streams:
             stream.after()
-            if stream.step in queries:
-                counts[stream.step].complete()
-    return [Done(step, count.rows, count.batches) for step, count in counts.items()]
+        return queries.done()
+
+
+class _Queries:
+    """The streaming queries of one run, of those streams that have rows to read."""
+
+    def __init__(self, lake: Lake, streams: list[Stream], trigger: str, progress: Progress) -> None:
+        self._lake, self._streams, self._trigger, self._progress = lake, streams, trigger, progress
+        is_endless = trigger == "continuous"
+        self._unread = {stream.step: math.inf if is_endless else _unread_rows(lake, stream) for stream in streams}
+        self._working = [stream for stream in streams if stream.waits or self._unread[stream.step]]
+        self._counts = {stream.step: RowCount(lake, stream.step, stream.reads, stream.taken) for stream in streams}
+        self._observers = telemetry.of(lake) if self._working else []
+        self._queries: dict[str, StreamingQuery] = {}
+
+    def run(self) -> dict[str, Exception | None]:
+        """Run until all have ended, one has failed or a signal has come; return each one's failure, by step."""
+        failures: dict[str, Exception | None] = {}
+        try:
+            self._start_all()
+            while not stop.is_requested():
+                time.sleep(_LOOK_SECONDS)
+                self._count()
+                if self._are_over():
+                    break
+            if stop.is_requested():
+                _await_commits(self._lake, self._queries)
+            else:
+                # Stopping a query below may make it fail; it repeats its micro-batch next time.
+                failures = {step: query.exception() for step, query in self._queries.items()}
+        finally:
+            for query in self._queries.values():
+                query.stop()
+        self._count()
+        return failures
+
+    def report_end(self, failures: Mapping[str, Exception | None]) -> None:
+        """Tell the observers that the queries have ended."""
+        for step in self._queries:
+            failure = failures.get(step)
+            for observer in self._observers:
+                observer.ended(step, None if failure is None else cause_of(str(failure)))
+
+    def done(self) -> list[Done]:
+        """Return the results of all streams, those without a query, too."""
+        for step in self._queries:
+            self._counts[step].complete()
+        return [Done(step, count.rows, count.batches) for step, count in self._counts.items()]
+
+    def _start_all(self) -> None:
+        for stream in self._working:
+            self._start(stream)
+            for observer in self._observers:
+                observer.started(stream.step)
+
+    def _start(self, stream: Stream) -> None:
+        with self._lake.planning_for(self._unread[stream.step]):
+            self._queries[stream.step] = _start(self._lake, stream, self._trigger)
+
+    def _are_over(self) -> bool:
+        """Start outdated streams again, and return whether all queries have ended, or one has failed."""
+        ended = {step: query.exception() for step, query in self._queries.items() if not query.isActive}
+        for stream in self._streams:
+            if stream.renewed and _is_outdated(ended.get(stream.step)):
+                self._start(stream.renewed())
+                del ended[stream.step]
+        return len(ended) == len(self._queries) or any(ended.values())
+
+    def _count(self) -> None:
+        for step, query in self._queries.items():
+            if new := self._counts[step].update(query):
+                self._progress(step, self._counts[step].rows, self._counts[step].batches)
+            for observer in self._observers:
+                for report in new:
+                    observer.batch(step, report)
+
+
+def _raise_failure(lake: Lake, stream: Stream, failure: Exception | None) -> None:
+    # A stream that was stopped while it was outdated repeats its micro-batch next time.
+    if failure is not None and not (stream.renewed and _is_outdated(failure)):
+        cause = stream.explain(str(failure)) or cause_of(str(failure))
+        raise FraudlakeError(f"{stream.step} failed: {cause}; details are in {lake.log}") from failure
 
 
 def advice(failure: str, kind: str, names: Collection[str], remedy: str) -> str | None:
@@ -210,7 +244,7 @@ def _require_checkpoint(lake: Lake, stream: Stream) -> None:
     }
     checkpoint.require(stream.fixed, {table.name: lake.store.identity(table) for table in stream.reads}, has_output)
     checkpoint.remove_remains()
-    checkpoint.settle()
+    checkpoint.correct_paths()
 
 
 def _unread_rows(lake: Lake, stream: Stream) -> float:
@@ -218,7 +252,7 @@ def _unread_rows(lake: Lake, stream: Stream) -> float:
     checkpoint = lake.checkpoint(stream.step)
     if not stream.reads or checkpoint.is_new or checkpoint.pending_batch() is not None:
         return math.inf
-    ids, unread = checkpoint.reads, checkpoint.unread_versions()
+    ids, unread = checkpoint.notes.reads, checkpoint.unread_versions()
     rows: float = 0
     for table in stream.reads:
         version, history = unread.get(ids[table.name]), lake.store.history(table)

@@ -93,7 +93,7 @@ def status(app: App, /, **flags: str | None) -> None:
     """
     figures = LakeFigures.of(app.open_existing(**flags))
     app.show(figures.as_dict(), lambda: summary.print_counts(output, figures))
-    if figures.status.gaps or figures.status.breaches:
+    if figures.status.gaps or figures.status.model.breaches:
         sys.exit(1)
 
 

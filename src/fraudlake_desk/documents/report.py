@@ -160,8 +160,8 @@ class _Figures:
         ]
         note = "'fraudlake status' says whether they add up."
         if status is not None:
-            rows.insert(0, ("landed", status.landed, "rows of landed files, and messages"))
-            rows.insert(4, ("of these late", status.late, "rows that are in silver, too"))
+            rows.insert(0, ("landed", status.source.landed, "rows of landed files, and messages"))
+            rows.insert(4, ("of these late", status.rows.late, "rows that are in silver, too"))
             note = " ".join(f"{gap}." for gap in status.gaps)
             note = note or "They add up: landed = bronze = silver + quarantine - late."
         return Block("The way of the data", note, "", ("layer", "rows", ""), rows, "each table, now")
@@ -396,12 +396,13 @@ def _streams(status: Status | None) -> Iterable[Block]:
     if status is None:
         return
     title = "Streams"
-    if not status.last_batches:
+    if not status.streams.last_batches:
         yield Block(title, missing="No stream has begun: run 'fraudlake run'.")
         return
+    lag = status.streams.lag
     rows = [
-        (step, at, sum(status.lag.get(step, {}).values()), ", ".join(status.lag.get(step, {})))
-        for step, at in status.last_batches.items()
+        (step, at, sum(lag.get(step, {}).values()), ", ".join(lag.get(step, {})))
+        for step, at in status.streams.last_batches.items()
     ]
     columns = ("stream", "latest micro-batch", "commits to read", "of")
     yield Block(title, columns=columns, rows=rows, source="checkpoints and Delta's log, now")

@@ -25,6 +25,8 @@ LIBRARIES = ("fraudlake", "numpy", "pandas", "pyarrow", "pydantic")
 _REPORT_MARKER = "fraudlake-probe-report:"
 Report = dict[str, tuple[bool, str]]
 """By question: whether it was answered, and the observation or the first line of the error."""
+Questions = Callable[["DataFrame", int], dict[str, Callable[[], str]]]
+"""Returns the questions, by name, that are asked of a micro-batch with its number."""
 
 
 def in_a_task(scratch: Scratch) -> Report:
@@ -46,32 +48,47 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
 
     The report comes back as a row of a table; if the table cannot be written, in the message of an error.
     """
-    source, appended = scratch.filled("source"), scratch.filled("appended", 0)
-    merged = scratch.filled("merged", 3), scratch.filled("merged_too", 3)
-    even, odd = scratch.filled("even", 0), scratch.filled("odd", 0)
-    reports, views = scratch.table("reports"), (scratch.bare_name("batch"), scratch.bare_name("batch_too"))
-    command_id = getattr(scratch.spark, "session_id", None)
-    model, application = scratch.settings.model_name, scratch.id
+    source, reports = scratch.filled("source"), scratch.table("reports")
+    ask, marker, of_any_process = _ask(), _REPORT_MARKER, _of_any_process(str(scratch.folder))
     network = {} if scratch.receiver is None else _network(scratch.receiver)
-    ask, of_any_process, marker = _ask(), _of_any_process(str(scratch.folder)), _REPORT_MARKER
+    # On compute that returns a batch's rows only once, the first question gets them.
+    of_micro_batch = (
+        _of_refine(scratch.filled("even", 0), scratch.filled("odd", 0), scratch.id),
+        _of_session(source, getattr(scratch.spark, "session_id", None)),
+        _of_merges(
+            (scratch.filled("merged", 3), scratch.filled("merged_too", 3)),
+            (scratch.bare_name("batch"), scratch.bare_name("batch_too")),
+        ),
+        _of_appends(scratch.filled("appended", 0), scratch.id),
+        _of_model(scratch.settings.model_name),
+    )
 
     def write(batch: DataFrame, batch_id: int) -> None:
+        asked = dict(of_any_process)
+        for questions in of_micro_batch:
+            asked |= questions(batch, batch_id)
+        report = json.dumps(ask({**asked, **network}))
+        try:
+            row = batch.sparkSession.createDataFrame([(report,)], "report STRING")
+            row.write.format("delta").mode("append").saveAsTable(reports)
+        except Exception as error:
+            raise RuntimeError(f"{marker}{report}{marker}") from error
+
+    try:
+        scratch.run("micro_batch", scratch.stream(source).writeStream.foreachBatch(write))
+    except Exception as error:
+        parts = str(error).split(_REPORT_MARKER)
+        if len(parts) < 3:
+            raise
+        return _parsed(parts[1])
+    return _parsed(scratch.spark.table(reports).collect()[0]["report"])
+
+
+def _of_refine(even: str, odd: str, application: str) -> Questions:
+    """Return the question whether a micro-batch can be refined into two tables."""
+
+    def questions(batch: DataFrame, batch_id: int) -> dict[str, Callable[[], str]]:
         spark = batch.sparkSession
-
-        def session() -> str:
-            own_id = getattr(spark, "session_id", None)
-            current = spark.sql("SELECT current_catalog(), current_database()").collect()[0]
-            which = (
-                "the session of the command"
-                if own_id == command_id
-                else f"another session ({own_id}, not {command_id})"
-            )
-            return (
-                f"{which if own_id else 'a session without an id'}, whose current schema is {current[0]}.{current[1]}"
-            )
-
-        def names() -> str:
-            return f"{spark.table(source).count()} rows read"
 
         def refine() -> str:
             """Act on the batch as ``refine`` does: a summary, a second reading, and appends to two tables."""
@@ -85,6 +102,39 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
                 written.append(latest["operationMetrics"]["numOutputRows"])
             summed = sum(row["count"] for row in counts)
             return f"{summed} rows, {again} when read again, {' and '.join(written)} committed"
+
+        return {"refine": refine}
+
+    return questions
+
+
+def _of_session(source: str, command_id: str | None) -> Questions:
+    """Return questions on the session of a micro-batch, and whether it knows the names of tables."""
+
+    def questions(batch: DataFrame, batch_id: int) -> dict[str, Callable[[], str]]:
+        spark = batch.sparkSession
+
+        def session() -> str:
+            own_id = getattr(spark, "session_id", None)
+            current = spark.sql("SELECT current_catalog(), current_database()").collect()[0]
+            which = f"another session ({own_id}, not {command_id})"
+            which = "the session of the command" if own_id == command_id else which
+            which = which if own_id else "a session without an id"
+            return f"{which}, whose current schema is {current[0]}.{current[1]}"
+
+        def names() -> str:
+            return f"{spark.table(source).count()} rows read"
+
+        return {"session": session, "names": names}
+
+    return questions
+
+
+def _of_merges(merged: tuple[str, str], views: tuple[str, str]) -> Questions:
+    """Return the question whether two threads can merge a micro-batch at the same time."""
+
+    def questions(batch: DataFrame, batch_id: int) -> dict[str, Callable[[], str]]:
+        spark = batch.sparkSession
 
         def merge() -> str:
             """Merge views of the batch into two tables at the same time, as ``aggregate`` does."""
@@ -100,6 +150,17 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
                 rows = list(pool.map(into, merged, views))
             return f"{' and '.join(map(str, rows))} rows after two MERGE at the same time"
 
+        return {"merge": merge}
+
+    return questions
+
+
+def _of_appends(appended: str, application: str) -> Questions:
+    """Return questions on appends that are marked with their micro-batch."""
+
+    def questions(batch: DataFrame, batch_id: int) -> dict[str, Callable[[], str]]:
+        spark = batch.sparkSession
+
         def append() -> str:
             for _ in range(2):
                 writer = batch.write.format("delta").mode("append").option("txnAppId", application)
@@ -111,6 +172,15 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
             texts = [commit["userMetadata"] for commit in commits]
             return "a text, as it was given" if texts == [application, None] else f"the commits' texts are {texts}"
 
+        return {"append": append, "metadata": metadata}
+
+    return questions
+
+
+def _of_model(model: str) -> Questions:
+    """Return the questions whether a micro-batch can be persisted, and whether MLflow finds a model."""
+
+    def questions(batch: DataFrame, batch_id: int) -> dict[str, Callable[[], str]]:
         def persist() -> str:
             batch.persist()
             batch.unpersist()
@@ -127,24 +197,9 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
                 raise RuntimeError(f"{uris}; {model} cannot be asked for: {error}") from error
             return f"{uris}; {model} is registered"
 
-        # On compute that returns a batch's rows only once, the first question gets them.
-        asked = {**of_any_process, "refine": refine, "session": session, "names": names}
-        asked |= {"merge": merge, "append": append, **network}
-        report = json.dumps(ask({**asked, "metadata": metadata, "persist": persist, "registry": registry}))
-        try:
-            row = spark.createDataFrame([(report,)], "report STRING")
-            row.write.format("delta").mode("append").saveAsTable(reports)
-        except Exception as error:
-            raise RuntimeError(f"{marker}{report}{marker}") from error
+        return {"persist": persist, "registry": registry}
 
-    try:
-        scratch.run("micro_batch", scratch.stream(source).writeStream.foreachBatch(write))
-    except Exception as error:
-        parts = str(error).split(_REPORT_MARKER)
-        if len(parts) < 3:
-            raise
-        return _parsed(parts[1])
-    return _parsed(scratch.spark.table(reports).collect()[0]["report"])
+    return questions
 
 
 def _ask() -> Callable[[dict[str, Callable[[], str]]], Report]:

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, Field, SecretStr
-
 from fraudlake.delivery.destination import Destination, required
 from fraudlake.process import extras
+from fraudlake.settings.delivery import Jdbc
 
 if TYPE_CHECKING:
     from fraudlake.delivery.sink import Sink
     from fraudlake.lake import Lake
-
-
-class Jdbc(BaseModel):
-    """The database and its table."""
-
-    jdbc_url: SecretStr | None = Field(
-        None, description="Database for delivered alerts, as an address of SQLAlchemy; never shown."
-    )
-    jdbc_table: str = Field(
-        "fraud_alerts", pattern=r"^\w+(\.\w+)?$", description="Table for delivered alerts, optionally with its schema."
-    )
 
 
 def sink(settings: Jdbc, lake: Lake) -> Sink:

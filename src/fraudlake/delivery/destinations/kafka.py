@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from pydantic import BaseModel, Field
+from typing import TYPE_CHECKING
 
 from fraudlake.delivery.destination import Destination, required
-from fraudlake.values import TOPIC, Topic
+from fraudlake.settings.delivery import DeliveryTopic
 
 if TYPE_CHECKING:
     from fraudlake.delivery.sink import Sink
     from fraudlake.lake import Lake
+    from fraudlake.settings import Settings
 
 
-class Kafka(BaseModel):
-    """The topic; its brokers and their client are those of the source."""
-
-    delivery_topic: Topic | None = Field(
-        None, pattern=TOPIC, description="Kafka topic for delivered alerts, at bootstrap_servers."
-    )
-
-
-def sink(settings: Any, lake: Lake) -> Sink:
+def sink(settings: Settings, lake: Lake) -> Sink:
     """Return the sink of a topic, which writes through Spark."""
     from fraudlake.delivery.kafka import KafkaSink
     from fraudlake.kafka import client
@@ -32,4 +23,4 @@ def sink(settings: Any, lake: Lake) -> Sink:
     return KafkaSink(topic, client.options(settings), lake.session)
 
 
-DESTINATION = Destination("kafka", sink, Kafka, shared=("bootstrap_servers", "kafka_secret"))
+DESTINATION = Destination("kafka", sink, DeliveryTopic, shared=("bootstrap_servers", "kafka_secret"))

@@ -1,0 +1,17 @@
+"""Problem: something that is wrong with a lake, with its remedy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a check has found, and what to do about it."""
+
+    found: str
+    remedy: str
+
+    def __str__(self) -> str:
+        """Return a sentence for a person."""
+        return f"{self.found}: {self.remedy}"
