@@ -145,7 +145,7 @@ def _plain(page: str) -> str:
 
 def check(store: LocalStore, seen: Seen) -> dict[str, int]:
     """Compare the tables with what people were answered."""
-    events = event_log.of_lake(store)
+    events = event_log.read_events(store)
     by_id = Counter(event.event_id for event in events)
     written = {(event.event_id, event.analyst, event.kind) for event in events}
     per_item = Counter((event.item_id, event.kind) for event in events)

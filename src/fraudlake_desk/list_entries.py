@@ -77,12 +77,12 @@ def read(store: Store, condition: str = "true") -> list[Entry]:
     )
 
 
-def of_rule(store: Store, rule: str) -> list[Entry]:
+def read_rule(store: Store, rule: str) -> list[Entry]:
     """Return the entries of a rule."""
     return read(store, f"rule = {value(rule)}")
 
 
-def of_key(store: Store, entity: str, key: str) -> list[Entry]:
+def read_key(store: Store, entity: str, key: str) -> list[Entry]:
     """Return the entries of a key, of any rule."""
     return read(store, f"entity = {value(entity)} AND entity_key = {value(key)}")
 
@@ -156,11 +156,11 @@ def end(store: Store, author: str, entry_id: str, reason: str, now: datetime | N
 
 
 def _one(store: Store, beginning: str) -> Entry:
-    found = [entry for entry in read(store) if entry.entry_id.startswith(beginning)]
-    if len(found) != 1:
-        number = len(found) or "no"
+    candidates = [entry for entry in read(store) if entry.entry_id.startswith(beginning)]
+    if len(candidates) != 1:
+        number = len(candidates) or "no"
         raise UsageError(f"{number} entries begin with '{beginning}': 'fraudlake rules suppressions' lists them")
-    return found[0]
+    return candidates[0]
 
 
 def _entity_of(store: Store, rules: RuleSet, rule: str, name: str | None) -> Entity:

@@ -108,7 +108,7 @@ def figures(store: Store, rules: RuleSet, days: int = 28) -> Figures:
         with_rule.update(dict.fromkeys(names, count))
         overlap.update(dict.fromkeys(combinations(names, 2), count))
     reviewed = Reviewed.read(store)
-    precisions = precision.of_rules(store, reviewed, window)
+    precisions = precision.measure_rules(store, reviewed, window)
     suppressed, of_rules = list_entries.suppressed(store, window=window), []
     for name, version in shown.items():
         counts, key = shadow if version.is_shadow else live, (name, version.version)
@@ -189,7 +189,7 @@ def backtest(store: Store, rule: Rule, most: int = ROWS) -> Backtest:
 
     window = latest_days(store, most)
     rows, raised = _evaluated(store, rule, window)
-    alerts = raised.filter(suppressing(raised, list_entries.of_rule(store, rule.name)).is_null())
+    alerts = raised.filter(suppressing(raised, list_entries.read_rule(store, rule.name)).is_null())
     labels = Counter(rows["label"].to_pylist())
     history = Range(len(rows), window.first, window.last, labels[True])
     decided = verdicts.latest(store, window)

@@ -19,7 +19,7 @@ def test_a_decided_case_that_a_late_alert_moves_keeps_its_verdict_and_is_open_ag
     local.fill(store, [local.Payment("late", "1", hour=12, rules=("pair",))])
 
     moved = items.require(store, "9 pair")
-    state = item_state.state(event_log.of_items(store, moved.names), datetime.now(UTC))
+    state = item_state.state(event_log.read_events_of_items(store, moved.names), datetime.now(UTC))
     assert (moved.item_id, moved.transaction_ids) == ("8 pair", ("8", "9", "10", "11"))
     assert state.decision is not None and state.decision.verdict == "fraud"
     assert not state.covers(moved)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fraudlake_desk.review.event_log import of_lake
+from fraudlake_desk.review.event_log import read_events
 from tests.conftest import FraudlakeHere
 from tests.desk.local import Payment, fill, open_store
 
@@ -135,7 +135,7 @@ def test_of_several_items_each_is_allowed_or_refused_on_its_own(lake: Path, frau
         ("c pair", 5.0),
     ]
     assert said[1]["refused"].startswith("bob holds b pair until") and "'gone'" in said[2]["refused"]
-    assert [event.item_id for event in of_lake(open_store(lake))] == ["b pair", "a pair", "c pair"]
+    assert [event.item_id for event in read_events(open_store(lake))] == ["b pair", "a pair", "c pair"]
     assert review("note", "a pair", "c pair", "seen", "--analyst", "ann").returncode == 0
     refused = review("verdict", "a pair", "c pair", "fraud", "--payment", "a")
     assert refused.returncode == 2 and "--payment names payments of one item" in refused.stderr
@@ -149,7 +149,7 @@ def test_a_file_is_attached_by_a_command(lake: Path, fraudlake_here: FraudlakeHe
         assert fraudlake_here(*command, "--note", "by post").stdout == (
             "ann has attached answer.pdf (17 bytes) to a pair\n"
         )
-    (event,) = of_lake(open_store(lake))
+    (event,) = read_events(open_store(lake))
     assert (event.kind, event.note) == ("attached", "by post")
     assert (lake / "attachments" / str(event.file_hash)).read_bytes() == b"the bank answered"
     file.write_bytes(b"")

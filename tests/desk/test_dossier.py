@@ -187,7 +187,7 @@ def test_a_decision_without_a_reason_says_so(tmp_path: Path) -> None:
 def test_the_chain_of_the_events_can_be_verified_by_what_the_dossier_says(tmp_path: Path) -> None:
     root = decided(made.empty_lake(tmp_path / "lake"), "seen")
     block = page(root, "a1").blocks["Chain of the events"]
-    events = event_log.of_lake(LocalStore(load(lake=root)))
+    events = event_log.read_events(LocalStore(load(lake=root)))
     assert [(row[0], row[2]) for row in block.rows[1:]] == [("1", events[0].hash), ("2", events[1].hash)]
     known = re.search(r"it ended with (\d+):([0-9a-f]{64})", block.text)
     assert known and "fraudlake audit verify" in block.text

@@ -33,7 +33,7 @@ def of_terminal(root: Path, entities: Mapping[str, Sequence[str]]) -> tuple[Hist
     raised = small_lake.add_terminal_case(small_lake.make(root))
     store = open_store(root, entities)
     item = items.require(store, "busy 2-4")
-    known = history.of_item(store, item, ABOUT, 14, [alert["alert_id"] for alert in raised])
+    known = history.read_history(store, item, ABOUT, 14, [alert["alert_id"] for alert in raised])
     return known, history.shared(store, item, ABOUT, 14)
 
 
@@ -110,7 +110,7 @@ def test_amounts_at_the_edge_of_what_a_double_holds_leave_finite_sums_of_those_w
     ]
     small_lake.write(root, small_lake.SILVER, huge)
     store, day = LocalStore(Settings(lake=root)), Window(small_lake.DAY, small_lake.DAY)
-    item = replace(history.of_account(store, "A1"), transaction_ids=("1-4",))
+    item = replace(history.find_account(store, "A1"), transaction_ids=("1-4",))
 
     (share,) = history.shared(store, item, day, 30)
 

@@ -54,7 +54,7 @@ def links_of(root: Path, paid: Iterable[tuple[str, str | None, str | None]], fra
     small_lake.write(root, tables.SILVER_VERDICTS, [{**decided, "transaction_id": f"t{number}"} for number in fraud])
     store = LocalStore(Settings(lake=root))
     store.settings = store.settings.defined({"entities": {"device": ("device",), "shop": ("shop",)}})
-    return links.of_item(store, items.require(store, "a"), Window(DAY, DAY), 14)
+    return links.find_links(store, items.require(store, "a"), Window(DAY, DAY), 14)
 
 
 def named(found: Links) -> list[tuple[list[str], list[str]]]:
@@ -132,7 +132,7 @@ def test_the_key_of_the_case_is_no_link(tmp_path: Path) -> None:
     store = LocalStore(Settings(lake=root))
     store.settings = store.settings.defined({"entities": {"terminal": ("terminal_id",), "file": ("source",)}})
 
-    found = links.of_item(store, items.require(store, "busy 2-4"), Window(DAY, DAY), 14)
+    found = links.find_links(store, items.require(store, "busy 2-4"), Window(DAY, DAY), 14)
 
     assert [one.account_id for one in found.accounts] == ["A2", "A0", "A4"]
     assert [(key.entity, key.before) for key in found.steps[0].keys] == [("file", ("A2", "A0", "A4"))]

@@ -88,7 +88,7 @@ def separate(store: LocalStore, name: str, analyst: str = "ann") -> Event:
 def state_of(store: LocalStore, name: str) -> State:
     named = items.find(store, name)
     assert named is not None
-    return item_state.state(event_log.of_items(store, named.item.names), NOW)
+    return item_state.state(event_log.read_events_of_items(store, named.item.names), NOW)
 
 
 def labels(store: LocalStore) -> dict[str, bool]:
@@ -103,7 +103,7 @@ def labels(store: LocalStore) -> dict[str, bool]:
 def test_a_case_that_is_opened_by_hand_is_an_item_like_others(store: LocalStore) -> None:
     name = open_case(store, "2", "d", "e", event_id="once")
     assert open_case(store, "2", "d", "e", event_id="once") == name
-    assert [event.kind for event in event_log.of_lake(store)] == ["opened"]
+    assert [event.kind for event in event_log.read_events(store)] == ["opened"]
 
     named = items.find(store, name)
     assert named is not None and named.case is not None
@@ -116,7 +116,7 @@ def test_a_case_that_is_opened_by_hand_is_an_item_like_others(store: LocalStore)
     assert labels(store) == {"d": True, "e": False}
     withdraw(store, name)
     assert labels(store) == {}
-    assert chain.verify(event_log.of_lake(store)).faults == []
+    assert chain.verify(event_log.read_events(store)).faults == []
 
 
 def test_an_account_has_a_case_by_hand_for_its_own_payments_and_once(store: LocalStore) -> None:
@@ -218,10 +218,10 @@ def test_of_two_who_merge_two_cases_into_each_other_at_once_the_second_is_refuse
 
     with pytest.raises(FraudlakeError, match="one case already"):
         merge(store, C, A, "bob")
-    assert merges.of(store).into == {A: C}
+    assert merges.read_merges(store).into == {A: C}
     # Even if a program writes it, the circle is not closed: the first merge counts.
     event_log.record(store, named.item, event_id, of_second, NOW)
-    assert merges.of(store).into == {A: C} and first.merged_into == C
+    assert merges.read_merges(store).into == {A: C} and first.merged_into == C
 
 
 @pytest.mark.slow
@@ -248,8 +248,8 @@ def test_of_two_desks_that_write_at_once_one_opens_and_one_merges(store: LocalSt
     with ThreadPoolExecutor(2) as threads:
         of_ann, of_bob = threads.map(race, ("ann", "bob"))
     assert [one != other for one, other in zip(of_ann, of_bob, strict=True)] == [True] * 8
-    assert len(merges.of(store).into) == 4
-    assert chain.verify(event_log.of_lake(store)).faults == []
+    assert len(merges.read_merges(store).into) == 4
+    assert chain.verify(event_log.read_events(store)).faults == []
 
 
 def test_who_has_read_a_case_before_it_became_a_part_cannot_take_it(store: LocalStore) -> None:
@@ -327,7 +327,7 @@ def test_two_merged_cases_that_a_late_alert_joins_are_one_without_the_merge(stor
     merge(store, "g pair", A)
     fill(store, [Payment("between", "1", 5.0, 12.75, rules=("pair",))])
     take(store, "g pair", "bob")
-    assert state_of(store, A).holder == "bob" and merges.of(store).into == {}
+    assert state_of(store, A).holder == "bob" and merges.read_merges(store).into == {}
 
 
 def test_estimates_take_each_listed_part_by_its_own_payments(store: LocalStore) -> None:
@@ -403,7 +403,7 @@ def test_after_any_events_nobody_shares_an_item_and_each_payment_has_its_last_la
         except FraudlakeError:
             refused += 1
 
-    events = event_log.of_lake(store)
+    events = event_log.read_events(store)
     assert done == len(events) > 15 and refused > 5
     assert chain.verify(events).faults == []
     into: dict[str, str] = {}

@@ -49,7 +49,7 @@ def page(store: LocalStore, address: str) -> str:
 
 
 def test_items_of_the_queue_have_the_currencies_of_their_payments(store: LocalStore) -> None:
-    found = money.of_queue(store, items.listed(store, small_lake.DAY))
+    found = money.read_currencies(store, items.listed(store, small_lake.DAY))
     assert (found["alert0"], found["alert1"], found["alert2"], found["drawn8"]) == (["EUR"], ["USD"], [], [])
     assert "700.00 USD" in page(store, "/") and "600.00 EUR" in page(store, "/")
 
@@ -72,5 +72,5 @@ def test_the_time_axis_of_a_dossier_has_currency_and_country(store: LocalStore) 
 
 def test_an_amount_without_a_declared_currency_is_a_number(tmp_path: Path) -> None:
     store = LocalStore(Settings(lake=small_lake.make(tmp_path / "lake")))
-    assert money.of_queue(store, items.listed(store, small_lake.DAY)) == {}
+    assert money.read_currencies(store, items.listed(store, small_lake.DAY)) == {}
     assert (money.amount(1234.5), money.amount(None), money.amount(2, ["EUR"])) == ("1,234.50", "", "2.00 EUR")

@@ -39,7 +39,7 @@ def shown(root: Path, name: str, *given: dict[str, Any]) -> list[Shown]:
         write_deltalake(root / "tables" / "customers", pa.table(customers))
     store = LocalStore(Settings(lake=root, panels=given))
     item = items.require(store, name)
-    return panels.of_item(store, item, ABOUT)
+    return panels.fill_panels(store, item, ABOUT)
 
 
 def test_a_table_shows_the_row_of_the_account(tmp_path: Path) -> None:

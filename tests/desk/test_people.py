@@ -22,7 +22,7 @@ def event(item: str, kind: Kind, analyst: str, minute: int, **given: object) -> 
 
 def test_each_person_has_their_verdicts_and_the_time_to_them() -> None:
     fraud = {"verdict": "fraud", "fraud_ids": ("t",), "fraud_amount": 40.0}
-    work = people.of_events(
+    work = people.count_work(
         [
             event("a", "taken", "ann", 0, expires_at=NOON + timedelta(hours=1)),
             event("a", "noted", "bob", 1, note="seen"),
@@ -47,7 +47,7 @@ def test_each_person_has_their_verdicts_and_the_time_to_them() -> None:
 
 
 def test_of_no_events_nobody_did_anything() -> None:
-    assert people.of_events([], WEEK, NOON) == []
+    assert people.count_work([], WEEK, NOON) == []
 
 
 def test_what_all_did_is_added_up_beside_what_is_left_of_the_queues() -> None:
@@ -62,7 +62,7 @@ def test_what_all_did_is_added_up_beside_what_is_left_of_the_queues() -> None:
         Queued(row, item, free, is_part=True, is_repeated=True, due_at=NOON),
     ]
     taken = [event(name, "taken", "ann", 0, expires_at=NOON + timedelta(hours=1)) for name in ("a", "b")]
-    work = people.of_events([*taken, decision, event("b", "verdict", "bob", 9, verdict="genuine")], WEEK, NOON)
+    work = people.count_work([*taken, decision, event("b", "verdict", "bob", 9, verdict="genuine")], WEEK, NOON)
 
     total = people.total(work, queued)
 

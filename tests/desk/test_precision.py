@@ -119,11 +119,11 @@ def test_an_alert_is_right_if_the_latest_verdict_on_one_of_its_payments_is_fraud
         *(verdict(name, True) for name in ("old", "other", "later", "shadow")),
     )
 
-    of = precision.of_rules(store, None, Window(DAY, DAY), "r")
+    of = precision.measure_rules(store, None, Window(DAY, DAY), "r")
 
     assert of == {("r", 2): Precision(5, 3, 2), ("r", 1): Precision(1, 1, 1), ("r", 3): Precision(1, 1, 1)}
     assert of["r", 2].value == 2 / 3
-    assert precision.of_rules(store, None, Window(DAY, DAY)).keys() == {*of, ("s", 2)}
+    assert precision.measure_rules(store, None, Window(DAY, DAY)).keys() == {*of, ("s", 2)}
     assert precision.by_rule(store) == {"r": (5, 4), "s": (1, 1)}
 
 
@@ -134,7 +134,7 @@ def test_drawn_accounts_tell_of_the_alerts_that_no_list_had(store: LocalStore) -
     decide(store, ("0", "fraud", "0"), ("1", "fraud", "1"), ("x", "genuine", "3"), ("y", "genuine", "8"))
     add(store, SILVER_VERDICTS, verdict("0", True), verdict("1", True), verdict("3", False), verdict("8", False))
 
-    of = precision.of_rules(store, Reviewed.read(store), Window(DAY, DAY))["r", 2]
+    of = precision.measure_rules(store, Reviewed.read(store), Window(DAY, DAY))["r", 2]
 
     assert (of.alerts, of.decided, of.right, of.of_queues, of.drawn) == (4, 3, 2, 4, 1)
     assert of.weighted.value == 2 / 4

@@ -74,7 +74,7 @@ def decide(store: LocalStore, analyst: str, verdict: Verdict = "fraud", at: date
 
 
 def now_held(store: LocalStore, now: datetime) -> State:
-    return item_state.state(event_log.of_items(store, CASE.names), now)
+    return item_state.state(event_log.read_events_of_items(store, CASE.names), now)
 
 
 def test_an_item_that_one_analyst_holds_is_refused_to_another_with_the_name_and_the_time(store: LocalStore) -> None:
@@ -83,7 +83,7 @@ def test_an_item_that_one_analyst_holds_is_refused_to_another_with_the_name_and_
     with pytest.raises(FraudlakeError, match="ann holds a1 until 2026-03-07 12:30:00 UTC"):
         take(store, "bob", NOON + timedelta(minutes=29))
 
-    assert [event.analyst for event in event_log.of_lake(store)] == ["ann"]
+    assert [event.analyst for event in event_log.read_events(store)] == ["ann"]
 
 
 def test_a_lock_expires(store: LocalStore) -> None:
@@ -112,7 +112,7 @@ def test_a_clock_that_goes_back_neither_frees_an_item_nor_goes_before_earlier_ev
         take(store, "bob", early)
     decide(store, "ann", at=early)
 
-    first, second = event_log.of_lake(store)
+    first, second = event_log.read_events(store)
     assert second.at > first.at == NOON
 
 
@@ -146,7 +146,7 @@ def test_a_verdict_is_replaced_only_by_a_correction_which_is_a_later_event(store
 
     decide(store, "bob", "genuine", is_correction=True, reason="own card")
 
-    events = event_log.of_lake(store)
+    events = event_log.read_events(store)
     assert [(event.kind, event.verdict) for event in events] == [("verdict", "fraud"), ("corrected", "genuine")]
     assert events[1].at > events[0].at
     decision = now_held(store, NOON).decision
@@ -169,8 +169,8 @@ def test_two_held_cases_that_a_late_alert_joins_are_held_by_the_one_who_was_firs
     take(store, "bob", item=other)
     joined = replace(CASE, names=CASE.names | other.names)
 
-    state = item_state.state(event_log.of_items(store, joined.names), NOON)
-    by_name = item_state.states(event_log.of_lake(store), NOON, {"b1": "a1"})
+    state = item_state.state(event_log.read_events_of_items(store, joined.names), NOON)
+    by_name = item_state.states(event_log.read_events(store), NOON, {"b1": "a1"})
 
     assert state.holder == "ann"
     assert by_name == {"a1": state}
@@ -183,7 +183,7 @@ def test_a_text_of_a_megabyte_is_refused_and_nothing_is_written(store: LocalStor
     with pytest.raises(UsageError, match=f"the {name} has 1,048,576 characters, and at most .* are allowed"):
         decide(store, **texts)
 
-    assert event_log.of_lake(store) == []
+    assert event_log.read_events(store) == []
 
 
 def test_nobody_decides_without_a_name(store: LocalStore) -> None:
@@ -197,7 +197,7 @@ def test_a_repeated_event_is_written_once(store: LocalStore) -> None:
     again = decide(store, "ann", event_id="e1", at=NOON + LOCK)
 
     assert again == first
-    assert event_log.of_lake(store) == [first]
+    assert event_log.read_events(store) == [first]
 
 
 def test_ten_thousand_items_have_their_states() -> None:
@@ -247,9 +247,9 @@ def test_of_two_processes_that_take_an_item_at_once_one_holds_it(tmp_path: Path,
 
     assert results.empty()
     assert set(winners) == set(items)
-    states = item_state.states(event_log.of_lake(store), NOON)
+    states = item_state.states(event_log.read_events(store), NOON)
     assert {name: states[name].holder for name in items} == winners
-    numbers = [event.number for event in event_log.of_lake(store)]
+    numbers = [event.number for event in event_log.read_events(store)]
     assert numbers == list(range(1, 10))
 
 
@@ -265,7 +265,7 @@ def command(root: Path, event_id: str, begun: Connection) -> None:
 def written(store: LocalStore) -> tuple[list[str], int]:
     """The ids of the events, and how many verdicts have followed."""
     verdicts = store.query(f"SELECT * FROM {SILVER_VERDICTS.name}", SILVER_VERDICTS)
-    return [event.event_id for event in event_log.of_lake(store)], verdicts.num_rows
+    return [event.event_id for event in event_log.read_events(store)], verdicts.num_rows
 
 
 @pytest.mark.slow
@@ -331,10 +331,10 @@ def test_each_event_is_written_once_while_others_compact_the_table_and_forget_an
         changing.result()
     DeltaTable(folder).delete("account_id = '3'")
 
-    assert Counter(event.event_id for event in event_log.of_lake(store)) == Counter(
+    assert Counter(event.event_id for event in event_log.read_events(store)) == Counter(
         event.event_id for event in taken if event.account_id != "3"
     )
-    assert len({event.number for event in event_log.of_lake(store)}) == 9
+    assert len({event.number for event in event_log.read_events(store)}) == 9
     assert sum(changes) > 0
 
 
@@ -343,7 +343,7 @@ def test_a_text_of_quotes_markup_and_other_alphabets_comes_back_as_it_was_given(
 
     decide(store, "o'hara \\", note=note, reason='"quoted"')
 
-    (event,) = event_log.of_lake(store)
+    (event,) = event_log.read_events(store)
     assert (event.analyst, event.note, event.reason) == ("o'hara \\", note, '"quoted"')
     assert store.query("SELECT * FROM silver_review_events", SILVER_REVIEW_EVENTS).num_rows == 1
 
@@ -353,7 +353,7 @@ def test_the_desk_needs_no_pyspark(store: LocalStore) -> None:
     program = (
         "import sys; from pathlib import Path; from fraudlake.settings import load; "
         "from fraudlake.lake.local_store import LocalStore; from fraudlake_desk.review import event_log; "
-        f"print(event_log.of_lake(LocalStore(load(lake=Path({str(store.root)!r})))), 'pyspark' in sys.modules)"
+        f"print(event_log.read_events(LocalStore(load(lake=Path({str(store.root)!r})))), 'pyspark' in sys.modules)"
     )
 
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -440,7 +440,7 @@ def test_with_ten_writers_at_once_every_event_is_written_once_and_in_the_chain(s
 
     with ThreadPoolExecutor(10) as pool:
         written = [*pool.map(write, range(40))]
-    events = event_log.of_lake(store)
+    events = event_log.read_events(store)
     assert sorted(event.event_id for event in events) == sorted(event.event_id for event in written)
     assert chain.verify(events).faults == []
 
@@ -474,7 +474,7 @@ def test_several_events_are_one_commit_each_is_allowed_on_its_own_and_a_repetiti
     first = event_log.record_all(store, taking("ann", items), NOON)
     again = event_log.record_all(store, taking("ann", items), NOON)
 
-    events = event_log.of_lake(store)
+    events = event_log.read_events(store)
     assert [event.item_id for event in events] == ["c3", "c0", "c1", "c2", "c4"]
     assert chain.verify(events).faults == [] and commits(store) == before + 1
     assert [str(outcome) for outcome in first if isinstance(outcome, FraudlakeError)] == [
@@ -498,7 +498,7 @@ def test_if_another_analyst_takes_one_of_several_meanwhile_it_is_refused_and_the
     monkeypatch.setattr(LocalStore, "insert_all", after_bob)
     outcomes = event_log.record_all(store, taking("ann", items), NOON)
 
-    events = event_log.of_lake(store)
+    events = event_log.read_events(store)
     assert [(event.analyst, event.item_id) for event in events] == [("bob", "c1"), ("ann", "c0"), ("ann", "c2")]
     assert chain.verify(events).faults == []
     assert "bob holds c1" in str(outcomes[1])

@@ -37,7 +37,7 @@ def test_an_item_that_was_taken_under_a_clock_that_was_ahead_is_freed_as_the_lin
 
     for event_id, make in (("release", release), ("decide", decide)):
         event_log.record(store, CASE, event_id, make, NOON + timedelta(minutes=2))
-    events = event_log.of_lake(store)
+    events = event_log.read_events(store)
     assert [(event.kind, event.analyst) for event in events] == [
         ("taken", "ann"),
         ("taken", "bob"),

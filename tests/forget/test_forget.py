@@ -240,7 +240,7 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
     (entry,) = lake.store.rows(tables.SILVER_LIST_ENTRIES).to_pylist()
     assert (entry["account_id"], entry["reason"]) == (OTHER, "erased: it named an account that was forgotten")
     assert lake.store.rows(tables.SILVER_SUPPRESSED_ALERTS)["account_id"].to_pylist() == [OTHER]
-    verified = chain.verify(event_log.of_lake(LocalStore(lake.settings)))
+    verified = chain.verify(event_log.read_events(LocalStore(lake.settings)))
     assert (verified.events, verified.erased, verified.faults) == (3, 3, [])
     bronze = lake.read(tables.BRONZE_TRANSACTIONS).select(*tables.PAYLOAD).collect()
     assert status(lake).rows.reasons["forgotten"] == sum(all(value is None for value in row) for row in bronze)

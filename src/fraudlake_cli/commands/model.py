@@ -271,7 +271,7 @@ def compare(app: App, /, version: str | None, **flags: str | None) -> None:
 
     lake = app.open_existing(**flags)
     with timed("compare"):
-        past = reviewed.of(lake)
+        past = reviewed.read_reviewed(lake)
         comparison = training.compare(lake, version, past.weights() if past else None)
     weighted = {
         number: {name: estimate._asdict() for name, estimate in of.items()}

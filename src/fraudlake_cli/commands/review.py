@@ -571,7 +571,7 @@ def verify(app: App, /, known: str | None, **flags: str | None) -> None:
     from fraudlake_desk.review import chain, event_log
 
     store = app.open_store(**flags)
-    verified = chain.verify(event_log.of_lake(store), _known(known), store.has_rows(GOLD_FORGOTTEN))
+    verified = chain.verify(event_log.read_events(store), _known(known), store.has_rows(GOLD_FORGOTTEN))
     if verified.faults:
         more = f", and {len(verified.faults) - 1} more" if len(verified.faults) > 1 else ""
         raise FraudlakeError(

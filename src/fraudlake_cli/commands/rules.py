@@ -133,10 +133,10 @@ def show(app: App, /, name: str, number: int | None, first: datetime | None, las
     days = (first.date() if first else None, last.date() if last else None)
     with console.status("reading what the rule has raised"):
         compared = comparison.compare(lake, rules, version, *days)
-        past = reviewed.of(lake)
+        past = reviewed.read_reviewed(lake)
         precision = None
         if past is not None and compared.report.first and compared.report.last:
-            of = precision_.of_rules(lake.store, past, Window(compared.report.first, compared.report.last), name)
+            of = precision_.measure_rules(lake.store, past, Window(compared.report.first, compared.report.last), name)
             precision = of.get((name, version.version))
     result = {**as_dict(version), "changes": [as_dict(change) for change in changes], "raised": compared.as_dict()}
     result["precision"] = precision.as_dict() if precision else None

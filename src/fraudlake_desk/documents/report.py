@@ -203,7 +203,7 @@ class _Figures:
         )
         if not latest and not self._alerts:
             return Block(title, missing="No rule has been evaluated yet: run 'fraudlake detect'.")
-        precisions = precision.of_rules(self._store, self._reviewed, self._days)
+        precisions = precision.measure_rules(self._store, self._reviewed, self._days)
         former = {"kind": None, "status": "retired"}
         others = precisions.keys() - {(rule["name"], rule["version"]) for rule in latest}
         rows: list[Sequence[object]] = []
@@ -284,31 +284,41 @@ class _Figures:
 
     def missed(self) -> Block:
         """Return the fraud that the queues missed, estimated from the items drawn at random."""
-        title, found = "What is missed", self._missed
-        if found is None:
+        title, missed_fraud = "What is missed", self._missed
+        if missed_fraud is None:
             missing = (
                 "No item that was drawn at random is decided: run 'fraudlake queue build', and decide on those, too."
             )
             return Block(title, missing=missing)
         rows = [
-            ("share of the fraud that was flagged", None, *_estimate(found.recall)),
-            ("share of the fraud that was listed and found", found.naive_recall, *_estimate(found.reviewed)),
-            ("accounts with fraud that nothing flagged", found.unflagged.drawn, *_estimate(found.unflagged.accounts)),
-            ("amount of fraud that nothing flagged", None, *_estimate(found.unflagged.amount)),
+            ("share of the fraud that was flagged", None, *_estimate(missed_fraud.recall)),
+            (
+                "share of the fraud that was listed and found",
+                missed_fraud.naive_recall,
+                *_estimate(missed_fraud.reviewed),
+            ),
+            (
+                "accounts with fraud that nothing flagged",
+                missed_fraud.unflagged.drawn,
+                *_estimate(missed_fraud.unflagged.accounts),
+            ),
+            ("amount of fraud that nothing flagged", None, *_estimate(missed_fraud.unflagged.amount)),
             (
                 "accounts with fraud flagged and not reviewed",
-                found.unreviewed.drawn,
-                *_estimate(found.unreviewed.accounts),
+                missed_fraud.unreviewed.drawn,
+                *_estimate(missed_fraud.unreviewed.accounts),
             ),
-            ("amount of fraud flagged and not reviewed", None, *_estimate(found.unreviewed.amount)),
-            ("share of the decided cases that are fraud", found.precision, None, None),
+            ("amount of fraud flagged and not reviewed", None, *_estimate(missed_fraud.unreviewed.amount)),
+            ("share of the decided cases that are fraud", missed_fraud.precision, None, None),
         ]
         note = (
-            f"{found.drawn:,} decided accounts of {found.population:,} were drawn at random on "
-            f"{counted(found.days, 'day')}, and each represents many. The figures as seen know only the fraud that "
+            f"{missed_fraud.drawn:,} decided accounts of {missed_fraud.population:,} were drawn at random on "
+            f"{counted(missed_fraud.days, 'day')}, and each represents many. The figures as seen know only the fraud that "
             "somebody looked at."
         )
-        chart = charts.interval(found.recall.value, found.recall.low, found.recall.high, "Recall with its interval")
+        chart = charts.interval(
+            missed_fraud.recall.value, missed_fraud.recall.low, missed_fraud.recall.high, "Recall with its interval"
+        )
         return Block(title, note, chart, ("", "as seen", "estimated", "90 %"), rows, _REVIEWED)
 
     def quality(self) -> Block:

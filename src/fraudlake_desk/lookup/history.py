@@ -69,7 +69,7 @@ class History:
     """Rows of ``silver_verdicts`` on these transactions, the latest first."""
 
 
-def of_item(store: Store, item: Item, about: Window, days: int, alert_ids: Collection[str]) -> History:
+def read_history(store: Store, item: Item, about: Window, days: int, alert_ids: Collection[str]) -> History:
     """Return the history of an item, from ``days`` days before its own days to a week after them.
 
     Args:
@@ -80,7 +80,7 @@ def of_item(store: Store, item: Item, about: Window, days: int, alert_ids: Colle
         alert_ids: the alerts of its case.
     """
     window = around(about, days)
-    own = of_transactions(store, item, about) if item.has_accounts else []
+    own = read_transactions(store, item, about) if item.has_accounts else []
     condition = f"{same_key(store, item, own)} AND {window.sql}"
     silver, name = tables.SILVER_TRANSACTIONS, tables.SILVER_TRANSACTIONS.name
     # A terminal may have so many payments that those of the case are not among the latest.
@@ -112,7 +112,7 @@ def of_item(store: Store, item: Item, about: Window, days: int, alert_ids: Colle
     return History(window, rows, total, alerts, given)
 
 
-def of_account(store: Store, account: str) -> Item:
+def find_account(store: Store, account: str) -> Item:
     """Return an account as an item that nobody decides on; its day is that of its latest transaction, if any."""
     silver = tables.SILVER_TRANSACTIONS
     latest = store.query(f"SELECT max(date) AS day FROM {silver.name} WHERE account_id = {literal(account)}", silver)
@@ -140,17 +140,17 @@ def events(store: Store, item: Item) -> list[Event]:
     condition = f"{one_of('item_id', sorted(item.all_names))} OR {same}"
 
     def is_chosen(rows: pa.Table) -> pa.Array:
-        found = pc.is_in(rows["item_id"], pa.array(sorted(item.all_names), pa.string()))
+        chosen = pc.is_in(rows["item_id"], pa.array(sorted(item.all_names), pa.string()))
         for one in item.parts or (item,):
             # As in SQL: an event with one of the names counts even if its entity is null.
             is_same = pc.and_kleene(pc.equal(rows["entity"], one.entity), pc.equal(rows["entity_key"], one.entity_key))
-            found = pc.or_kleene(found, is_same)
-        return found
+            chosen = pc.or_kleene(chosen, is_same)
+        return chosen
 
     return event_log.chosen(store, condition, is_chosen)
 
 
-def of_transactions(store: Store, item: Item, about: Window) -> list[dict[str, Any]]:
+def read_transactions(store: Store, item: Item, about: Window) -> list[dict[str, Any]]:
     """Return the rows of ``silver_transactions`` that an item covers; ``about`` must contain their days."""
     if not item.transaction_ids:
         return []
@@ -188,7 +188,7 @@ def around(about: Window, days: int) -> Window:
     return Window(about.first - timedelta(days=days), about.last + timedelta(days=_AFTER))
 
 
-def of_others(store: Store, item: Item, rows: Sequence[Mapping[str, Any]], accounts: Iterable[str]) -> str:
+def others_condition(store: Store, item: Item, rows: Sequence[Mapping[str, Any]], accounts: Iterable[str]) -> str:
     """Return the SQL condition that a transaction is not the item's own: a case is not evidence for itself.
 
     Args:
@@ -222,12 +222,12 @@ def by_account(rows: Iterable[Mapping[str, Any]], alerts: Iterable[Mapping[str, 
     amounts: dict[str, list[float]] = {account: [] for account in raised}
     for row in rows:
         amounts.setdefault(row["account_id"], []).append(row["amount"])
-    found: list[dict[str, Any]] = [
+    accounts: list[dict[str, Any]] = [
         {"account_id": account, "transactions": len(paid), "amount": sum(map(bounded, paid)), "alerts": raised[account]}
         for account, paid in amounts.items()
     ]
-    found.sort(key=lambda one: (-one["alerts"], -one["transactions"], one["account_id"]))
-    return [{"number": number if number <= NUMBERED else None, **one} for number, one in enumerate(found, 1)]
+    accounts.sort(key=lambda one: (-one["alerts"], -one["transactions"], one["account_id"]))
+    return [{"number": number if number <= NUMBERED else None, **one} for number, one in enumerate(accounts, 1)]
 
 
 def labels(accounts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -244,16 +244,16 @@ def _alerts(
     store: Store, accounts: Sequence[str], window: Window, transactions: Collection[str], of_case: Collection[str]
 ) -> list[dict[str, Any]]:
     """Return the alerts of live and shadow rules that the given transactions completed, and those of the case."""
-    found: list[dict[str, Any]] = []
+    raised: list[dict[str, Any]] = []
     where = f"WHERE {one_of('account_id', accounts)} AND {window.times}"
     for table in (tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS):
         rows = store.query(f"SELECT {_ALERT} FROM {table.name} {where}", table).to_pylist()
-        found += [
+        raised += [
             {**row, "is_shadow": table is tables.SILVER_SHADOW_ALERTS, "is_of_case": row["alert_id"] in of_case}
             for row in rows
             if row["transaction_id"] in transactions or row["alert_id"] in of_case
         ]
-    return sorted(found, key=lambda row: (row["timestamp"], row["alert_id"]), reverse=True)
+    return sorted(raised, key=lambda row: (row["timestamp"], row["alert_id"]), reverse=True)
 
 
 def _verdicts(store: Store, window: Window) -> list[dict[str, Any]]:
@@ -288,8 +288,8 @@ def shared(store: Store, item: Item, about: Window, days: int) -> list[Share]:
         for name, columns in store.settings.entities.items()
         if "account_id" not in columns and name != item.entity
     }
-    rows = of_transactions(store, item, about) if entities else []
-    others = of_others(store, item, rows, {row["account_id"] for row in rows} | {item.account_id})
+    rows = read_transactions(store, item, about) if entities else []
+    others = others_condition(store, item, rows, {row["account_id"] for row in rows} | {item.account_id})
     window = around(about, days)
     fraud = verdicts.latest(store, window) if rows else {}
     is_fraud = one_of("transaction_id", sorted(id_ for id_, verdict in fraud.items() if verdict))
@@ -306,12 +306,12 @@ def _share(
     store: Store, others: str, entity: str, columns: Sequence[str], row: Mapping[str, Any], is_fraud: str
 ) -> Share:
     silver = tables.SILVER_TRANSACTIONS
-    found = store.query(
+    sharers = store.query(
         f"SELECT account_id, count(*) AS transactions, {bounded_sum('amount')} AS amount, "
         f"sum(CASE WHEN {is_fraud} THEN 1 ELSE 0 END) AS fraud, sum(CASE WHEN label THEN 1 ELSE 0 END) AS labelled "
         f"FROM {silver.name} WHERE {has_key(row, columns)} AND {others} "
         "GROUP BY account_id ORDER BY fraud DESC, labelled DESC, transactions DESC, account_id",
         silver,
     ).to_pylist()
-    totals = {name: sum(one[name] for one in found) for name in ("transactions", "fraud", "labelled")}
-    return Share(entity, {column: row[column] for column in columns}, len(found), named=found[:SHARERS], **totals)
+    totals = {name: sum(one[name] for one in sharers) for name in ("transactions", "fraud", "labelled")}
+    return Share(entity, {column: row[column] for column in columns}, len(sharers), named=sharers[:SHARERS], **totals)

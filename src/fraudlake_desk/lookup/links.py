@@ -90,7 +90,7 @@ class Links:
     steps: list[Step]
 
 
-def of_item(store: Store, item: Item, about: Window, days: int) -> Links:
+def find_links(store: Store, item: Item, about: Window, days: int) -> Links:
     """Return the accounts that share keys of declared entities with an item's accounts, directly or in two steps.
 
     Args:
@@ -99,7 +99,7 @@ def of_item(store: Store, item: Item, about: Window, days: int) -> Links:
         about: the days of its alerts, or the day for which it was drawn.
         days: how many days before ``about`` to include.
     """
-    rows = history.of_transactions(store, item, about)
+    rows = history.read_transactions(store, item, about)
     own = {row["account_id"] for row in rows} | {item.account_id}
     search = _Search(store, item, rows, history.around(about, days))
     accounts = search.accounts(Counter(row["account_id"] for row in rows) or Counter(own))
@@ -135,10 +135,10 @@ class _Search:
             known: accounts of the case and of earlier steps, which are excluded.
             followed: keys of earlier steps, which are excluded.
         """
-        others = history.of_others(self._store, self._item, self._rows, known)
-        found = [row for entity in self._entities for row in self._keys(entity, frontier, others, followed)]
-        found.sort(key=lambda row: (row["fraud"] == 0, row["accounts"], row["entity"], key_text(row["values"])))
-        chosen = found[:NODES]
+        others = history.others_condition(self._store, self._item, self._rows, known)
+        shared_keys = [row for entity in self._entities for row in self._keys(entity, frontier, others, followed)]
+        shared_keys.sort(key=lambda row: (row["fraud"] == 0, row["accounts"], row["entity"], key_text(row["values"])))
+        chosen = shared_keys[:NODES]
         users: dict[tuple[str, str], set[str]] = defaultdict(set)
         for entity in dict.fromkeys(row["entity"] for row in chosen):
             of_entity = [row for row in chosen if row["entity"] == entity]
@@ -157,7 +157,7 @@ class _Search:
             keys.append(
                 Key(row["entity"], row["values"], **figures, case_id=cases.get(place), before=before, after=after)
             )
-        more = sum({row["entity"]: row["keys"] for row in found}.values()) - len(chosen)
+        more = sum({row["entity"]: row["keys"] for row in shared_keys}.values()) - len(chosen)
         return Step(keys, more, accounts[:NODES], len(accounts[NODES:])), set(shared)
 
     def accounts(self, shared: Mapping[str, int]) -> list[Account]:
@@ -176,9 +176,9 @@ class _Search:
             tables.SILVER_ALERTS,
         )
         alerts = {row["account_id"]: row["alerts"] for row in raised}
-        found = [Account(**row, alerts=alerts.get(row["account_id"], 0)) for row in paid]
+        payers = [Account(**row, alerts=alerts.get(row["account_id"], 0)) for row in paid]
         return sorted(
-            found, key=lambda one: (-one.fraud, -one.alerts, -shared[one.account_id], -one.labelled, one.account_id)
+            payers, key=lambda one: (-one.fraud, -one.alerts, -shared[one.account_id], -one.labelled, one.account_id)
         )
 
     @property

@@ -46,7 +46,7 @@ def amount(value: float | None, of: Sequence[str] = ()) -> str:
     return "" if value is None else " ".join(filter(None, (f"{value:,.2f}", " + ".join(of))))
 
 
-def of_queue(store: Store, queued: Sequence[Queued]) -> dict[str, list[str]]:
+def read_currencies(store: Store, queued: Sequence[Queued]) -> dict[str, list[str]]:
     """Return the currencies of each item of a queue, by its id."""
     wanted, silver = declared(store.settings, "currency"), SILVER_TRANSACTIONS
     days = [one.item.about for one in queued if one.item.about]

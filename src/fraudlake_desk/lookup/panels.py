@@ -47,7 +47,7 @@ class Shown:
     """Why there are no rows, in a line."""
 
 
-def of_item(store: Store, item: Item, about: Window) -> list[Shown]:
+def fill_panels(store: Store, item: Item, about: Window) -> list[Shown]:
     """Return the panels of an item or an account: for its account or key, and for the keys of its payments.
 
     Args:
@@ -58,7 +58,7 @@ def of_item(store: Store, item: Item, about: Window) -> list[Shown]:
     wanted = store.settings.panels
     if not wanted:
         return []
-    rows = history.of_transactions(store, item, about) or _latest(store, item.account_id, about)
+    rows = history.read_transactions(store, item, about) or _latest(store, item.account_id, about)
     return [_shown(store, panel, key) for panel in wanted for key in _keys(store, panel, item, rows)]
 
 
@@ -98,12 +98,12 @@ def _shown(store: Store, panel: Panel, key: Any) -> Shown:
         wrong = f"'{panel.entity}' is not a declared entity with a key of one column: see [entities] of the settings"
         return Shown(panel.title, panel.entity, "", error=wrong)
     try:
-        found = _in_time(store, panel.statement(value(key), ROWS + 1), panel.words)
+        answer = _in_time(store, panel.statement(value(key), ROWS + 1), panel.words)
     except Exception as error:  # from DataFusion, a warehouse or Delta: the query may read any table
         _LOG.warning("panel %s failed: %s", panel.title, error)
         return Shown(panel.title, panel.entity, str(key), error=first_line(error))
-    rows = [tuple(row.values()) for row in found.to_pylist()]
-    return Shown(panel.title, panel.entity, str(key), found.column_names, rows[:ROWS], len(rows) > ROWS)
+    rows = [tuple(row.values()) for row in answer.to_pylist()]
+    return Shown(panel.title, panel.entity, str(key), answer.column_names, rows[:ROWS], len(rows) > ROWS)
 
 
 def _in_time(store: Store, statement: str, names: frozenset[str]) -> pa.Table:

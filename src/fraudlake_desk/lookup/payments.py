@@ -54,9 +54,9 @@ def by_id(store: Store, ids: Iterable[str], window: Window | None = None) -> dic
     if not wanted:
         return {}
     silver, of_days = SILVER_TRANSACTIONS, f" AND {window.sql}" if window else ""
-    found = store.query(
+    rows = store.query(
         f"SELECT transaction_id, account_id, timestamp, amount FROM {silver.name} "
         f"WHERE {one_of('transaction_id', wanted)}{of_days}",
         silver,
     )
-    return {row["transaction_id"]: row for row in found.to_pylist()}
+    return {row["transaction_id"]: row for row in rows.to_pylist()}

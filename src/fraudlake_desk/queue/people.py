@@ -88,7 +88,7 @@ def total(people: Iterable[Work], queued: Iterable[Queued]) -> Total:
     )
 
 
-def of_events(events: Iterable[Event], window: Window, now: datetime) -> list[Work]:
+def count_work(events: Iterable[Event], window: Window, now: datetime) -> list[Work]:
     """Return the work of everybody who was active on some days (UTC) or holds an item now, sorted by name.
 
     Args:

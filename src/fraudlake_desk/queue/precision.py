@@ -74,7 +74,7 @@ NONE = Precision(0, 0, 0)
 """The precision of a version without alerts."""
 
 
-def of_rules(
+def measure_rules(
     store: Store, reviewed: Reviewed | None, window: Window, rule: str | None = None
 ) -> dict[tuple[str, int], Precision]:
     """Return the precision of each live or shadow version of a rule that has alerts on some days.
@@ -92,7 +92,7 @@ def of_rules(
             counts[row["rule"], row["version"]].update({name: row[name] for name in _COUNTED})
     weighted: dict[tuple[str, int], _Weighted] = {}
     if reviewed is not None and len(reviewed.queue):
-        weighted = weigh(of_queues(store, condition), reviewed.queue, reviewed.verdicts, reviewed.cases)
+        weighted = weigh(read_queued_alerts(store, condition), reviewed.queue, reviewed.verdicts, reviewed.cases)
     nothing = _Weighted()
     return {
         key: Precision(count["alerts"], count["decided"], count["right_alerts"], *weighted.get(key, nothing))
@@ -114,7 +114,7 @@ def _counts(store: Store, table: Table, condition: str, by: str = "rule, version
     )
 
 
-def of_queues(store: Store, condition: str) -> pa.Table:
+def read_queued_alerts(store: Store, condition: str) -> pa.Table:
     """Return the alerts of live and shadow rules, on days with a queue, that fulfil a condition in SQL.
 
     Their columns are ``rule, version, alert_id, account_id, day`` (the date of ``timestamp``), and ``is_fraud``, which

@@ -68,7 +68,7 @@ def build(
     now, size = now or datetime.now(UTC), size or store.settings.queue_size
     cases.require_cases(store)
     day = _day(store, day, now)
-    there = of_day(store, day)
+    there = read_day(store, day)
     if there and not is_again:
         return Built(day, there, False)
     if there and _is_begun(store, day):
@@ -94,7 +94,7 @@ def build(
         store.replace(GOLD_REVIEW_QUEUE, made, f"day = {value(day)}")
     elif rows:
         store.insert(GOLD_REVIEW_QUEUE, made, ("day", "rank"))
-    return Built(day, of_day(store, day), True)
+    return Built(day, read_day(store, day), True)
 
 
 def listed(candidates: Iterable[dict[str, Any]], count: int) -> list[dict[str, Any]]:
@@ -116,7 +116,7 @@ def spread(listed: list[dict[str, Any]], drawn: list[dict[str, Any]]) -> list[di
     return rows
 
 
-def of_day(store: Store, day: date) -> list[dict[str, Any]]:
+def read_day(store: Store, day: date) -> list[dict[str, Any]]:
     """Return the rows of ``gold_review_queue`` of a day, by rank."""
     statement = f"SELECT * FROM {GOLD_REVIEW_QUEUE.name} WHERE day = {value(day)} ORDER BY rank"
     rows: list[dict[str, Any]] = store.query(statement, GOLD_REVIEW_QUEUE).to_pylist()
@@ -132,8 +132,8 @@ def last(store: Store) -> date:
     day = store.query(f"SELECT max(day) AS day FROM {GOLD_REVIEW_QUEUE.name}", GOLD_REVIEW_QUEUE)["day"][0].as_py()
     if day is None:
         raise UsageError(f"{store.name} has no review queue yet: run 'fraudlake queue build'")
-    found: date = day
-    return found
+    latest: date = day
+    return latest
 
 
 def _day(store: Store, day: date | None, now: datetime) -> date:
@@ -161,10 +161,10 @@ class _Open:
 
 def _open_cases(store: Store, day: date, now: datetime) -> _Open:
     rows = store.query(f"SELECT * FROM {GOLD_CASES.name} WHERE {cases.on_day(day)}", GOLD_CASES).to_pylist()
-    merged = merges.of(store)
+    merged = merges.read_merges(store)
     present = {row["case_id"]: row for row in rows} | merged.rows
     names = {alert: row["case_id"] for row in present.values() for alert in row["alert_ids"]}
-    known = item_state.states(event_log.of_lake(store), now, names)
+    known = item_state.states(event_log.read_events(store), now, names)
     wholes = {row["case_id"]: merged.whole(row["case_id"]) for row in rows}
 
     def is_open(row: dict[str, Any]) -> bool:
@@ -182,7 +182,7 @@ def _open_cases(store: Store, day: date, now: datetime) -> _Open:
 
 def _is_begun(store: Store, day: date) -> bool:
     """Return whether somebody has worked on the queue of a day; cases opened by hand do not count."""
-    events = event_log.of_lake(store)
+    events = event_log.read_events(store)
     opened = {event.item_id for event in events if event.kind == cases.OPENED}
     return any(event.day == day and event.item_id not in opened for event in events)
 
@@ -193,12 +193,12 @@ class _Probability:
     source: str
 
 
-def _with_probabilities(store: Store, found: _Open) -> list[tuple[dict[str, Any], _Probability]]:
+def _with_probabilities(store: Store, open_cases: _Open) -> list[tuple[dict[str, Any], _Probability]]:
     """Return each case with its largest probability of fraud, by the model's scores and the precision of its rules."""
-    if not found.rows:
+    if not open_cases.rows:
         return []
-    first = min(row["opened_at"] for row in found.rows)
-    end = max(row["last_alert_at"] for row in found.rows)
+    first = min(row["opened_at"] for row in open_cases.rows)
+    end = max(row["last_alert_at"] for row in open_cases.rows)
     scored = store.query(
         "SELECT transaction_id, probability FROM (SELECT p.transaction_id, p.probability, row_number() OVER "
         "(PARTITION BY p.transaction_id ORDER BY p.scored_at DESC, p.model_version DESC) AS nth "
@@ -212,7 +212,7 @@ def _with_probabilities(store: Store, found: _Open) -> list[tuple[dict[str, Any]
     # One fraud and one genuine verdict are added (Laplace), since a single verdict says little.
     by_rule = {rule: (fraud + 1) / (decided + 2) for rule, (decided, fraud) in precision.by_rule(store).items()}
     pairs = []
-    for row in found.rows:
+    for row in open_cases.rows:
         known = [by_transaction[one] for one in row["transaction_ids"] if by_transaction.get(one) is not None]
         options = [_Probability(max(known), "the model")] if known else []
         options += [_Probability(by_rule[rule], f"the precision of {rule}") for rule in row["rules"] if rule in by_rule]

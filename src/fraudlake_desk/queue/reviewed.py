@@ -44,25 +44,25 @@ class Reviewed:
     def read(cls, store: Store) -> Reviewed | None:
         """Read a lake; None without any queue or review event."""
         queue = _queue(store)
-        events = event_log.of_lake(store) if len(queue) else []
+        events = event_log.read_events(store) if len(queue) else []
         return cls._of(store, queue, events) if events else None
 
     @classmethod
     def on_days(cls, store: Store, condition: str) -> Reviewed:
         """Read the queues whose ``day`` fulfils a condition in SQL, and the decisions on their items."""
         queue = _queue(store, f"WHERE {condition}")
-        past = cls._of(store, queue, event_log.of_lake(store) if len(queue) else [])
+        past = cls._of(store, queue, event_log.read_events(store) if len(queue) else [])
         listed = set(past.queue["item_id"].to_pylist())
         return replace(past, decisions={item: one for item, one in past.decisions.items() if item in listed})
 
     @classmethod
     def _of(cls, store: Store, queue: pa.Table, events: Iterable[Event]) -> Reviewed:
-        of_alerts = cases.of_alerts(store) if len(queue) else {}
+        of_alerts = cases.cases_by_alert(store) if len(queue) else {}
         names = [of_alerts.get(item, item) for item in queue["item_id"].to_pylist()]
         queue = queue.set_column(queue.column_names.index("item_id"), "item_id", pa.array(names, pa.string()))
         states = item_state.states(events, datetime.now(UTC), of_alerts)
         decisions = {item: state.decision for item, state in states.items() if state.decision}
-        decisions |= merges.of(store).decisions(store, decisions) if decisions else {}
+        decisions |= merges.read_merges(store).decisions(store, decisions) if decisions else {}
         return cls(queue, decisions, of_alerts, store)
 
     @property
@@ -104,14 +104,14 @@ class Reviewed:
         return {name: weight for item, weight in by_weight for name in self.decisions[item].transaction_ids}
 
 
-def of(lake: Lake) -> Reviewed | None:
+def read_reviewed(lake: Lake) -> Reviewed | None:
     """Read an open lake; None without queues, which costs a single lookup."""
     return Reviewed.read(lake.store) if lake.store.has_rows(tables.GOLD_REVIEW_QUEUE) else None
 
 
 def latest_missed(lake: Lake) -> Missed | None:
     """Estimate what the queues of an open lake's latest four weeks missed; None without decided draws."""
-    past = of(lake)
+    past = read_reviewed(lake)
     return past.latest() if past else None
 
 

@@ -53,7 +53,7 @@ def attach(
             raise UsageError(f"{item.item_id} has {MOST} files already, and no item has more: nothing was written")
         return actions.attach(item, before, analyst, event_id, base, len(content), hash_, note)
 
-    events = event_log.of_items(store, item.names)
+    events = event_log.read_events_of_items(store, item.names)
     if all(event.event_id != event_id for event in events):
         make(item_state.state(events, datetime.now(UTC)))  # a refusal must not leave a file
         store.write_file(hash_, content)

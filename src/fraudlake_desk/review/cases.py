@@ -31,13 +31,13 @@ def listed(store: Store, day: date | None = None, limit: int | None = None) -> p
     where = "" if day is None else f"WHERE {on_day(day)}"
     most = "" if limit is None else f"LIMIT {limit}"
     statement = f"SELECT * FROM {GOLD_CASES.name} {where} ORDER BY last_alert_at DESC, case_id {most}"
-    found = store.query(statement, GOLD_CASES)
-    if not len(found):
+    of_days = store.query(statement, GOLD_CASES)
+    if not len(of_days):
         require_cases(store)
-    return found
+    return of_days
 
 
-def of_alerts(store: Store) -> dict[str, str]:
+def cases_by_alert(store: Store) -> dict[str, str]:
     """Return the case of each alert, by its id."""
     rows = store.query(f"SELECT case_id, alert_ids FROM {GOLD_CASES.name}", GOLD_CASES).to_pylist()
     return {alert: row["case_id"] for row in rows for alert in row["alert_ids"]}
@@ -55,7 +55,7 @@ def named(store: Store, names: Collection[str]) -> dict[str, dict[str, Any]]:
     return by_name
 
 
-def of_account(store: Store, account: str, limit: int) -> list[dict[str, Any]]:
+def read_cases_of_account(store: Store, account: str, limit: int) -> list[dict[str, Any]]:
     """Return the cases of an account, the latest first."""
     where = f"WHERE entity = {value(ACCOUNT)} AND entity_key = {value(account)}"
     latest = f"SELECT * FROM {GOLD_CASES.name} {where} ORDER BY last_alert_at DESC, case_id LIMIT {limit}"

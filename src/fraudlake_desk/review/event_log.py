@@ -146,13 +146,13 @@ def _require_valid(event: Event) -> None:
             raise UsageError(f"the {name} has {given:,} characters, and at most {longest:,} are allowed: shorten it")
 
 
-def of_items(store: Store, names: Iterable[str]) -> list[Event]:
+def read_events_of_items(store: Store, names: Iterable[str]) -> list[Event]:
     """Return the events of items, given by all their names, in the order of their numbers."""
     wanted = sorted(names)
     return chosen(store, one_of("item_id", wanted), lambda rows: _is_in(rows["item_id"], wanted))
 
 
-def of_matters(store: Store) -> list[Event]:
+def read_events_of_cases(store: Store) -> list[Event]:
     """Return the events that open, merge and separate cases, which are few, in the order of their numbers."""
     return chosen(store, one_of("kind", _MATTERS), lambda rows: _is_in(rows["kind"], _MATTERS))
 
@@ -169,7 +169,7 @@ def chosen(store: Store, condition: str, is_chosen: Callable[[pa.Table], pa.Arra
     """
     if store.keeps_answers and _are_few(store):
         rows = select(store)
-        return of_rows(rows.filter(is_chosen(rows)))
+        return as_events(rows.filter(is_chosen(rows)))
     return read(store, f"WHERE {condition}")
 
 
@@ -182,14 +182,14 @@ def _is_in(column: pa.ChunkedArray, names: Sequence[str]) -> pa.Array:
     return pc.is_in(column, pa.array(names, pa.string()))
 
 
-def of_lake(store: Store) -> list[Event]:
+def read_events(store: Store) -> list[Event]:
     """Return all events, in the order of their numbers."""
     return read(store, "")
 
 
 def read(store: Store, where: str) -> list[Event]:
     """Return the events that fulfil a condition in SQL, in the order of their numbers."""
-    return of_rows(select(store, where))
+    return as_events(select(store, where))
 
 
 def select(store: Store, where: str = "") -> pa.Table:
@@ -198,7 +198,7 @@ def select(store: Store, where: str = "") -> pa.Table:
     return store.query(statement, SILVER_REVIEW_EVENTS).select([field.name for field in fields(Event)])
 
 
-def of_rows(rows: pa.Table) -> list[Event]:
+def as_events(rows: pa.Table) -> list[Event]:
     """Return rows as events."""
     # By columns: a page of the queue reads hundreds of events, and a dict for each row takes twice as long.
     columns = [rows[field.name].to_pylist() for field in fields(Event)]

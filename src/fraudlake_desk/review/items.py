@@ -57,7 +57,7 @@ class Queued:
 def days(store: Store) -> dict[date, bool]:
     """Return whether each day has a queue (true) or only cases opened by hand (false), the latest day first."""
     queues = store.query(f"SELECT DISTINCT day FROM {GOLD_REVIEW_QUEUE.name}", GOLD_REVIEW_QUEUE)["day"].to_pylist()
-    by_hand = {event.day for event in event_log.of_matters(store) if event.kind == cases.OPENED and event.day}
+    by_hand = {event.day for event in event_log.read_events_of_cases(store) if event.kind == cases.OPENED and event.day}
     return {day: day in queues for day in sorted(by_hand.union(queues), reverse=True)}
 
 
@@ -68,16 +68,16 @@ def latest(days: Mapping[date, bool]) -> date | None:
 
 def listed(store: Store, day: date, now: datetime | None = None) -> list[Queued]:
     """Return the queue of a day by rank, then its cases opened by hand, with their states at ``now``."""
-    now, rows = now or datetime.now(UTC), queue.of_day(store, day)
-    by_hand = opened.of_day(store, day)
+    now, rows = now or datetime.now(UTC), queue.read_day(store, day)
+    by_hand = opened.read_day(store, day)
     rows += [opened.queued(case, rank) for rank, case in enumerate(by_hand, len(rows) + 1)]
     by_name = cases.named(store, [row["item_id"] for row in rows if row["kind"] == cases.CASE])
     by_name |= {case["case_id"]: case for case in by_hand}
-    merged = merges.of(store)
+    merged = merges.read_merges(store)
     cases_of = [by_name.get(row["item_id"]) for row in rows]
     items = [_item(row, case, merged) for row, case in zip(rows, cases_of, strict=True)]
     names = {name: item.item_id for item in items for name in item.names}
-    states = item_state.states(event_log.of_items(store, names), now, names) if names else {}
+    states = item_state.states(event_log.read_events_of_items(store, names), now, names) if names else {}
     free = item_state.state([], now)
     # Several rows may have parts of one case: its own row is offered, or else the first of a part.
     have_row = {case["case_id"] for case in cases_of if case}
@@ -164,7 +164,7 @@ def find(store: Store, name: str, day: date | None = None) -> Named | None:
         day: the day of the queue whose row to return; None: the latest queue with the item.
     """
     own = opened.named(store, [name]).get(name)
-    merged = merges.of(store) if own else merges.NONE
+    merged = merges.read_merges(store) if own else merges.NONE
     whole = merged.rows.get(merged.whole(own["case_id"]), own) if own else None
     case = merged.row(store, whole) if whole else None
     is_named = one_of("item_id", [case["case_id"], *case["alert_ids"]] if case else [name])

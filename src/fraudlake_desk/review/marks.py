@@ -39,7 +39,7 @@ def amounts(store: Store, item: Item, ids: Iterable[str]) -> dict[str, float]:
     return {id_: known[id_]["amount"] for id_ in wanted}
 
 
-def of_cases(store: Store, items: Iterable[Item]) -> dict[str, float]:
+def read_amounts(store: Store, items: Iterable[Item]) -> dict[str, float]:
     """Return the amounts, in account currency, of the payments that raised cases, by id; drawn accounts are skipped."""
     raised = [item for item in items if item.case_id is not None]
     ids = [id_ for item in raised for id_ in item.transaction_ids]

@@ -97,7 +97,7 @@ def merge(
                 f"{before.decision.analyst} decided {before.decision.verdict} on {name}: withdraw the verdict first, "
                 f"or merge {into} into it"
             )
-        of_other = item_state.state(event_log.of_items(store, other.item.names), before.time)
+        of_other = item_state.state(event_log.read_events_of_items(store, other.item.names), before.time)
         return actions.relate(one.item, before, analyst, "merged", event_id, reason, other.item, of_other)
 
     return event_log.record(store, _own(_case(store, name)), event_id, make, now)
@@ -125,7 +125,7 @@ def separate(
         named = _case(store, name)
         if named.part is None:
             raise UsageError(f"{name} is not part of another case")
-        whole = item_state.state(event_log.of_items(store, named.item.names), before.time)
+        whole = item_state.state(event_log.read_events_of_items(store, named.item.names), before.time)
         if both := whole.decided.intersection(named.part.transaction_ids):
             raise FraudlakeError(
                 f"the verdict on {named.item.item_id} is about {counted(len(both), 'payment')} of {name}: withdraw it "
@@ -156,7 +156,7 @@ def _require_new(store: Store, item: Item, now: datetime) -> None:
         named = items.find(store, case["case_id"]) if both else None
         if named is None:
             continue
-        state = item_state.state(event_log.of_items(store, named.item.names), now)
+        state = item_state.state(event_log.read_events_of_items(store, named.item.names), now)
         if not state.covers(named.item):
             raise FraudlakeError(
                 f"case {named.item.item_id}, which is open, has {min(both)} already, {case['reasons']}: go on there"

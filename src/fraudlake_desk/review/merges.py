@@ -95,7 +95,7 @@ class Merges:
             if (whole := self.whole(part)) in decisions and len(self.parts(whole)) > 1
         }
         known = payments.by_id(store, {id_ for event in decided.values() for id_ in event.fraud_ids})
-        found = {}
+        decisions_by_part = {}
         for part, event in decided.items():
             own = {*self.rows[part]["transaction_ids"]}
             if part == self.whole(part):
@@ -108,22 +108,22 @@ class Merges:
             are_known = bool(fraud) and known.keys() >= {*fraud}
             amount = bounded(sum(known[id_]["amount"] for id_ in fraud)) if are_known else None
             if about:  # it may have become a part after the verdict
-                found[part] = replace(
+                decisions_by_part[part] = replace(
                     event, verdict=verdict, transaction_ids=about, fraud_ids=fraud, fraud_amount=amount
                 )
-        return found
+        return decisions_by_part
 
 
 NONE = Merges()
 
 
-def of(store: Store) -> Merges:
+def read_merges(store: Store) -> Merges:
     """Return the merges of a lake.
 
     A merge is ignored if a late alert has joined the two cases, if the other case is gone, or if it would close a
     cycle that late alerts have made possible.
     """
-    events = [event for event in event_log.of_matters(store) if event.kind != cases.OPENED]
+    events = [event for event in event_log.read_events_of_cases(store) if event.kind != cases.OPENED]
     names = {name for event in events for name in (event.item_id, event.merged_into) if name}
     by_name = opened.named(store, sorted(names)) if names else {}
     found = Merges(

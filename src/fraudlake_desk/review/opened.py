@@ -29,22 +29,24 @@ def rows(store: Store, is_wanted: Callable[[Event], bool]) -> list[dict[str, Any
     Each has the columns of ``gold_cases``, without alerts and with the times of its payments; ``detected_at`` is when
     it was opened. For the queue it also has ``day``, and ``reasons``, a sentence on who opened it and why.
     """
-    events = [event for event in event_log.of_matters(store) if event.kind == cases.OPENED and is_wanted(event)]
+    events = [
+        event for event in event_log.read_events_of_cases(store) if event.kind == cases.OPENED and is_wanted(event)
+    ]
     paid = payments.by_id(store, {id_ for event in events for id_ in event.transaction_ids})
     return [_case(event, paid) for event in events]
 
 
-def of_day(store: Store, day: date) -> list[dict[str, Any]]:
+def read_day(store: Store, day: date) -> list[dict[str, Any]]:
     """Return the cases that are in the queue of a day, in the order in which they were opened."""
     return rows(store, lambda event: event.day == day)
 
 
 def named(store: Store, names: Collection[str]) -> dict[str, dict[str, Any]]:
     """Return cases, whether of alerts or opened by hand, by their ids or ids of their alerts."""
-    found = cases.named(store, names)
-    others = {*names} - found.keys()
+    raised = cases.named(store, names)
+    others = {*names} - raised.keys()
     by_hand = rows(store, lambda event: event.item_id in others) if others else []
-    return found | {row["case_id"]: row for row in by_hand}
+    return raised | {row["case_id"]: row for row in by_hand}
 
 
 def queued(case: Mapping[str, Any], rank: int | None = None) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def event_id(form_id: str, said: Iterable[object], name: str) -> str:
 
 def all_fraud(store: Store, items: Iterable[Item], analyst: str, reason: str | None, note: str | None) -> Make:
     """Return a function that decides that all payments of a case are fraud; it refuses drawn accounts."""
-    amounts = marks.of_cases(store, items)
+    amounts = marks.read_amounts(store, items)
 
     def make(item: Item, before: State, id_: str) -> Event:
         if item.case_id is None:

@@ -81,15 +81,15 @@ def follow(store: Store, *items: Item) -> int:
     """
     by_item: dict[str, list[Event]] = defaultdict(list)
     names = {name: item.item_id for item in items for name in item.names}
-    events = event_log.of_items(store, names) if items else event_log.of_lake(store)
+    events = event_log.read_events_of_items(store, names) if items else event_log.read_events(store)
     if events and not items:
-        names = cases.of_alerts(store)
+        names = cases.cases_by_alert(store)
     for event in events:
         by_item[names.get(event.item_id, event.item_id)].append(event)
     labels = [row for events in by_item.values() for row in _labels(events)]
     if not labels:
         return 0
-    known = _known(store, labels)
+    known = _loaded_already(store, labels)
     new = [row for row in labels if tuple(row[key] for key in _KEYS) not in known]
     written = 0
     for begin in range(0, len(new), _AT_ONCE):
@@ -121,7 +121,7 @@ def _labels(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
         labelled |= {transaction for transaction, verdict in event.labels.items() if verdict is not None}
 
 
-def _known(store: Store, decided: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
+def _loaded_already(store: Store, decided: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
     since = min(row["decided_at"] for row in decided)
     statement = f"SELECT {', '.join(_KEYS)} FROM {SILVER_VERDICTS.name} WHERE decided_at >= {value(since)}"
     return {tuple(row.values()) for row in store.query(statement, SILVER_VERDICTS).to_pylist()}
@@ -129,12 +129,12 @@ def _known(store: Store, decided: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
 
 def _dates(store: Store, transactions: list[str]) -> dict[str, Any]:
     """Return the dates (UTC) of transactions, first from the alerts, a much smaller table."""
-    found: dict[str, Any] = {}
+    by_transaction: dict[str, Any] = {}
     of_alerts = f"SELECT DISTINCT transaction_id, CAST(timestamp AS DATE) AS date FROM {SILVER_ALERTS.name}"
     of_all = f"SELECT transaction_id, date FROM {SILVER_TRANSACTIONS.name}"
     for statement, table in ((of_alerts, SILVER_ALERTS), (of_all, SILVER_TRANSACTIONS)):
-        left = [one for one in dict.fromkeys(transactions) if one not in found]
+        left = [one for one in dict.fromkeys(transactions) if one not in by_transaction]
         if left:
             rows = store.query(f"{statement} WHERE {one_of('transaction_id', left)}", table).to_pylist()
-            found |= {row["transaction_id"]: row["date"] for row in rows}
-    return found
+            by_transaction |= {row["transaction_id"]: row["date"] for row in rows}
+    return by_transaction

@@ -47,7 +47,7 @@ def routes(site: Site) -> list[Route]:
     def download(request: Request) -> Response:
         store, name = site.store_of(request.state.person), request.path_params["name"]
         named = items.find(store, name)
-        events = event_log.of_items(store, named.item.all_names) if named else []
+        events = event_log.read_events_of_items(store, named.item.all_names) if named else []
         event = next((one for one in events if one.event_id == request.path_params["event_id"]), None)
         if event is None or event.file_name is None:
             raise MissingError("there is no such file: it was forgotten, or was never attached to this item")

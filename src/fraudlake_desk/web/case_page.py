@@ -91,7 +91,7 @@ def routes(site: Site) -> list[Route]:
     """Return the routes."""
 
     def item(request: Request) -> Response:
-        named = _find(*_asked(site, request))
+        named = _find(*_arguments(site, request))
         if named.part is not None:
             query = urlencode({**request.query_params, "part": named.part.item_id})
             return RedirectResponse(f"/items/{segment(named.item.item_id)}?{query}", 303)
@@ -102,11 +102,11 @@ def routes(site: Site) -> list[Route]:
         if not given.strip():
             raise MissingError("give the name of what to find")
         for name in dict.fromkeys((given, given.strip())):  # blanks may be part of the name, or copied by accident
-            found = finding.named(store, name)
-            if len(found) == 1 and found[0].is_page:
-                return RedirectResponse(found[0].address, 303)
-            if found:
-                return site.page(request, "found.html", page="Queue", name=name, found=found)
+            matches = finding.named(store, name)
+            if len(matches) == 1 and matches[0].is_page:
+                return RedirectResponse(matches[0].address, 303)
+            if matches:
+                return site.page(request, "found.html", page="Queue", name=name, found=matches)
         name = given.strip()
         if name.lower() in STATES:
             day = day_of(request.query_params.get("day"))
@@ -116,13 +116,13 @@ def routes(site: Site) -> list[Route]:
         )
 
     def shared(request: Request) -> Response:
-        store, named = site.store_of(request.state.person), _find(*_asked(site, request))
+        store, named = site.store_of(request.state.person), _find(*_arguments(site, request))
         shares = history.shared(store, named.item, _about(named.item), _days(request))
         return site.page(request, "shared.html", shares=shares, entities=bool(store.settings.entities))
 
     def linked(request: Request) -> Response:
-        store, named = site.store_of(request.state.person), _find(*_asked(site, request))
-        known = links.of_item(store, named.item, _about(named.item), _days(request))
+        store, named = site.store_of(request.state.person), _find(*_arguments(site, request))
+        known = links.find_links(store, named.item, _about(named.item), _days(request))
         drawn = link_drawing.drawing(known)
         return site.page(request, "links.html", links=known, drawing=drawn, entities=bool(store.settings.entities))
 
@@ -141,13 +141,13 @@ def routes(site: Site) -> list[Route]:
         return _page(site, request, store, Named(_account(store, request), None, None))
 
     def item_panels(request: Request) -> Response:
-        store, named = site.store_of(request.state.person), _find(*_asked(site, request))
-        return site.page(request, "panels.html", panels=panels.of_item(store, named.item, _about(named.item)))
+        store, named = site.store_of(request.state.person), _find(*_arguments(site, request))
+        return site.page(request, "panels.html", panels=panels.fill_panels(store, named.item, _about(named.item)))
 
     def account_panels(request: Request) -> Response:
         store = site.store_of(request.state.person)
         item = _account(store, request)
-        return site.page(request, "panels.html", panels=panels.of_item(store, item, _about(item)))
+        return site.page(request, "panels.html", panels=panels.fill_panels(store, item, _about(item)))
 
     def form(carry_out: Callable[[Store, str, Item, Fields], Event]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
@@ -270,20 +270,20 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
     own = [event for event in events if event.item_id in item.names]
     state = item_state.state(own, datetime.now(UTC))
     days = _days(request)
-    known = history.of_item(store, item, _about(item), days, case["alert_ids"] if case else ())
+    known = history.read_history(store, item, _about(item), days, case["alert_ids"] if case else ())
     alerts = [alert for alert in known.alerts if _is_of(alert, item, case)]
     shown = _latest_of_each_rule(alerts)
     payments = _payments(store, item, known, state)
     currency_of = {row["transaction_id"]: money.currencies(store.settings, [row]) for row in known.transactions}
     currencies = sorted({name for payment in payments for name in currency_of.get(payment["transaction_id"], ())})
-    of_account = [] if case else cases.of_account(store, item.account_id, _CASES)
+    of_account = [] if case else cases.read_cases_of_account(store, item.account_id, _CASES)
     by_hand = [] if case else opened.rows(store, lambda event: event.account_id == item.account_id)
     on_day = [one for one in of_account if row and cases.is_on_day(one, row["day"])]
     with_dossier = case or next(iter(on_day), None)
     accounts = history.by_account(known.transactions, alerts) if item.has_accounts else []
     # The choices cost queries, and readers have no form to merge.
     may_merge = case is not None and state.decision is None and request.state.person.may_decide
-    entries = list_entries.of_key(store, item.entity, item.entity_key)
+    entries = list_entries.read_key(store, item.entity, item.entity_key)
     return site.page(
         request,
         "case.html",
@@ -362,7 +362,7 @@ def _payments(store: Store, item: Item, known: History, state: State) -> list[di
     return [{**row, "is_marked": row["transaction_id"] in marked} for row in ordered]
 
 
-def _asked(site: Site, request: Request) -> tuple[Store, str, date | None]:
+def _arguments(site: Site, request: Request) -> tuple[Store, str, date | None]:
     """Return the arguments of :func:`_find` from a request."""
     name, day = request.path_params["name"], day_of(request.query_params.get("day"))
     return site.store_of(request.state.person), name, day
@@ -395,7 +395,7 @@ def _account(store: Store, request: Request) -> Item:
         if whole is None:
             raise MissingError(f"there is no account {shown(name)}… any more: it was forgotten")
         name = whole
-    return history.of_account(store, name)
+    return history.find_account(store, name)
 
 
 def _days(request: Request) -> int:

@@ -30,16 +30,18 @@ class Found:
 
 def named(store: Store, name: str) -> list[Found]:
     """Return everything that has a name."""
-    found = []
+    matches = []
     if item := items.find(store, name):
         kind = "case or alert" if item.case else "drawn account"
-        found.append(Found(f"the {kind}, of {_of(item.item.entity, item.item.entity_key)}", f"/items/{segment(name)}"))
-    if history.of_account(store, name).day:
-        found.append(Found(f"the account {shown(name)}", account(name)))
+        matches.append(
+            Found(f"the {kind}, of {_described(item.item.entity, item.item.entity_key)}", f"/items/{segment(name)}")
+        )
+    if history.find_account(store, name).day:
+        matches.append(Found(f"the account {shown(name)}", account(name)))
     for case in cases.latest_of_key(store, name):
-        text = f"the latest case of {_of(case['entity'], name)}, of {moment(case['last_alert_at'])} UTC"
-        found.append(Found(text, f"/items/{segment(case['case_id'])}"))
-    return found + _transactions(store, name)
+        text = f"the latest case of {_described(case['entity'], name)}, of {moment(case['last_alert_at'])} UTC"
+        matches.append(Found(text, f"/items/{segment(case['case_id'])}"))
+    return matches + _transactions(store, name)
 
 
 def _transactions(store: Store, name: str) -> list[Found]:
@@ -59,5 +61,5 @@ def _transactions(store: Store, name: str) -> list[Found]:
     return [Found(f"{text}, of account {shown(row['account_id'])}", account(row["account_id"]), is_page=False)]
 
 
-def _of(entity: str, key: str) -> str:
+def _described(entity: str, key: str) -> str:
     return f"{entity} {shown(key)}"

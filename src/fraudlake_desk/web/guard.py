@@ -76,11 +76,11 @@ class Guard:
             )
         if request.url.path.startswith(PUBLIC):
             return None
-        found = await self._access.person(request)
-        if isinstance(found, Response):
-            return found
-        request.state.person = found
-        self._count(found)
+        who = await self._access.person(request)
+        if isinstance(who, Response):
+            return who
+        request.state.person = who
+        self._count(who)
         return None
 
     def _count(self, person: Person) -> None:

@@ -113,7 +113,7 @@ def choices(store: Store, item: Item, known: History, merged: Merges) -> list[tu
     others = [merged.item(row) for id_, row in rows.items() if id_ != item.item_id]
     names = {name: other.item_id for other in others for name in other.names}
     now = datetime.now(UTC)
-    states = item_state.states(event_log.of_items(store, names), now, names) if names else {}
+    states = item_state.states(event_log.read_events_of_items(store, names), now, names) if names else {}
     is_open = (other for other in others if not states.get(other.item_id, item_state.state([], now)).covers(other))
     return [(other.item_id, _text(rows[other.item_id])) for other in is_open]
 

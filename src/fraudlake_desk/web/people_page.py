@@ -39,7 +39,7 @@ def routes(site: Site) -> list[Route]:
         queued = {day: items.listed(store, day, now) for day in days if day in in_window or day == latest}
         newest = queued[latest] if latest else []
         states = [one.state for one in newest if not one.is_repeated]
-        work = people.of_events(event_log.of_lake(store), window, now)
+        work = people.count_work(event_log.read_events(store), window, now)
         return site.page(
             request,
             "people.html",

@@ -56,7 +56,7 @@ def routes(site: Site) -> list[Route]:
         days, chosen = items.days(store), QueueFilter.read(request.query_params)
         day = day_of(request.query_params.get("day")) or items.latest(days)
         queued = items.listed(store, day) if day else []
-        currencies = money.of_queue(store, queued)
+        currencies = money.read_currencies(store, queued)
         query = chosen.query(day)
         # Jinja looks for an attribute first: in a mapping, it fails to find one for each value of a row.
         rows = [

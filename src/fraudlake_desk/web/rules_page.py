@@ -65,7 +65,7 @@ def routes(site: Site) -> list[Route]:
         )
 
     def one_rule(request: Request) -> Response:
-        store, version = _asked(site, request)
+        store, version = _store_and_version(site, request)
         figures = rules.figures(store, rules.read(store)[0], _DAYS)
         raised = next((one for one in figures.rules if one.version.rule.name == version.rule.name), None)
         drawing = charts.bars(figures.days, raised.per_day, "alerts a day") if raised else ""
@@ -83,7 +83,7 @@ def routes(site: Site) -> list[Route]:
         )
 
     def backtest(request: Request) -> Response:
-        store, version = _asked(site, request)
+        store, version = _store_and_version(site, request)
         moved = _limits(version, request.query_params)
         before = rules.backtest(store, version.rule)
         after = rules.backtest(store, rules.with_limits(version.rule, moved)) if moved else before
@@ -104,7 +104,7 @@ def routes(site: Site) -> list[Route]:
         reason = fields.get("reason") or None
 
         def add() -> RuleVersion:
-            store, version = _asked(site, request)
+            store, version = _store_and_version(site, request)
             rule = rules.with_limits(version.rule, _limits(version, fields))
             return rules.add_draft(store, rule, request.state.person.name, reason)
 
@@ -130,7 +130,7 @@ def routes(site: Site) -> list[Route]:
     ]
 
 
-def _asked(site: Site, request: Request) -> tuple[Store, RuleVersion]:
+def _store_and_version(site: Site, request: Request) -> tuple[Store, RuleVersion]:
     """Return the store, and the live version of the rule in the address, otherwise its newest."""
     store = site.store_of(request.state.person)
     (present, unreadable), name = rules.read(store), request.path_params["name"]

@@ -76,8 +76,8 @@ def _chosen(store: Store, day: date, names: Iterable[str]) -> dict[str, Item]:
     """Return the items of a day's queue with some names, by name; names that the queue lacks are left out."""
     wanted = {*names}
     queued = [one for one in items.listed(store, day) if one.row["item_id"] in wanted and _is_own(one)]
-    found = items.whole(store, queued)
-    return {one.row["item_id"]: item for one, item in zip(queued, found, strict=True)}
+    chosen = items.whole(store, queued)
+    return {one.row["item_id"]: item for one, item in zip(queued, chosen, strict=True)}
 
 
 def _is_own(one: Queued) -> bool:

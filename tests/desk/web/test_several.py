@@ -37,7 +37,7 @@ def outcomes(page: str) -> list[tuple[str, str]]:
 
 
 def written(store: Store) -> list[tuple[str, str, str | None]]:
-    return [(event.item_id, event.kind, event.verdict) for event in event_log.of_lake(store)]
+    return [(event.item_id, event.kind, event.verdict) for event in event_log.read_events(store)]
 
 
 def labels(store: Store) -> dict[str, bool]:
@@ -61,7 +61,7 @@ def test_the_page_says_of_each_item_what_happened_and_never_that_all_is_done(bro
     assert three[0] == "not done" and three[1].startswith("bert decided on alert3 at")
     assert five == ("not done", "it is not in this queue any more: it was forgotten, replaced or merged")
     assert [name for name, *_ in written(store)[2:]] == ["alert1", "drawn8"]
-    assert chain.verify(event_log.of_lake(store)).faults == []
+    assert chain.verify(event_log.read_events(store)).faults == []
 
 
 def test_a_case_that_was_merged_is_refused_and_the_whole_one_is_decided_on_with_its_payments(
@@ -98,7 +98,7 @@ def test_verdicts_on_several_items_are_labels_and_fraud_is_all_that_raised_a_cas
     assert act(browser, "genuine", "drawn8", "alert3") == [("done", "decided: genuine")] * 2
     assert act(browser, "unsure", "alert4") == [("done", "decided: unsure")]
     assert labels(store) == {"1-4": True, "2-4": True, "8-3": False, "8-4": False, "3-4": False}
-    amounts = {event.item_id: event.fraud_amount for event in event_log.of_lake(store) if event.fraud_ids}
+    amounts = {event.item_id: event.fraud_amount for event in event_log.read_events(store) if event.fraud_ids}
     assert amounts == {"alert1": 700.0, "alert2": 800.0}
     assert [commits(store, table) for table in (SILVER_REVIEW_EVENTS, SILVER_VERDICTS)] == [3, 2]
 

@@ -36,7 +36,7 @@ def page(browser: Browser, desk: Any) -> Iterator[Page]:
 
 
 def events(root: Path) -> list[Event]:
-    return event_log.of_lake(LocalStore(Settings(lake=root)))
+    return event_log.read_events(LocalStore(Settings(lake=root)))
 
 
 @pytest.fixture
