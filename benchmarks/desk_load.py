@@ -33,7 +33,7 @@ from benchmarks import desk
 from fraudlake import tables
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
-from fraudlake_desk.review import review
+from fraudlake_desk.review import event_log
 
 HEADER = "X-Forwarded-User"
 QUEUE_SHARE = 0.25
@@ -105,7 +105,7 @@ def write(browser: Browser, days: list[str], until: float, thinking: float, seen
     form = _fields(browser.get("writer: page", "/"))["form"]
     left = list(days)
     while time.monotonic() < until and left:
-        event_id = review.new_id()
+        event_id = event_log.new_id()
         status, text = browser.post("writer: take next", "/next", form=form, event_id=event_id, day=left[0])
         if "nothing is left to take" in text:
             left.pop(0)
@@ -145,7 +145,7 @@ def _plain(page: str) -> str:
 
 def check(store: LocalStore, seen: Seen) -> dict[str, int]:
     """Compare the tables with what people were answered."""
-    events = review.read_events(store)
+    events = event_log.read_events(store)
     by_id = Counter(event.event_id for event in events)
     written = {(event.event_id, event.analyst, event.kind) for event in events}
     per_item = Counter((event.item_id, event.kind) for event in events)

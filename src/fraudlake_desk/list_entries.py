@@ -16,7 +16,7 @@ from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.text.sql_text import value
-from fraudlake_desk.review import review
+from fraudlake_desk.review import event_log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fraudlake_desk.window import Window
 
 _TABLE = tables.SILVER_LIST_ENTRIES
-_LONGEST = review.LONGEST["reason"]
+_LONGEST = event_log.LONGEST["reason"]
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def add(
         UsageError: there is no such rule, entity or key, an entry suppresses it already, or the day or the reason is
             not valid.
     """
-    entry_id, now = entry_id or review.new_id(), now or datetime.now(UTC)
+    entry_id, now = entry_id or event_log.new_id(), now or datetime.now(UTC)
     for known in read(store, f"entry_id = {value(entry_id)}"):
         return known
     _require_texts(author, reason)

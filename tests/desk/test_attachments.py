@@ -11,7 +11,7 @@ import pytest
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake.local_store import LocalStore
 from fraudlake_desk.queue import people
-from fraudlake_desk.review import attachments, chain, items, review
+from fraudlake_desk.review import actions, attachments, chain, event_log, items
 from fraudlake_desk.review.event import Event
 from fraudlake_desk.review.item import Item
 from fraudlake_desk.window import Window
@@ -46,7 +46,7 @@ def test_a_file_is_kept_under_its_hash_and_the_event_names_it(store: LocalStore,
 
     assert (event.kind, event.file_name, event.file_size, event.note) == ("attached", "answer.pdf", 24, "from the bank")
     assert files(store) == [event.file_hash] == [HASH]
-    assert review.read_events(store) == [event] and attachments.read(store, event) == CONTENT
+    assert event_log.read_events(store) == [event] and attachments.read(store, event) == CONTENT
     assert chain.verify([event]).faults == []
 
 
@@ -54,7 +54,7 @@ def test_the_same_bytes_are_one_file_and_a_repetition_is_one_event(store: LocalS
     assert attach(store, case) == attach(store, case)
     attach(store, items.require(store, "b pair"), "f", "copy.pdf")
 
-    assert files(store) == [HASH] and len(review.read_events(store)) == 2
+    assert files(store) == [HASH] and len(event_log.read_events(store)) == 2
 
 
 def test_a_process_that_is_killed_leaves_a_file_without_an_event_and_a_repetition_names_it(
@@ -64,14 +64,14 @@ def test_a_process_that_is_killed_leaves_a_file_without_an_event_and_a_repetitio
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(review, "record", killed)
+        patch.setattr(event_log, "record", killed)
         with pytest.raises(KeyboardInterrupt):
             attach(store, case)
-    assert files(store) == [HASH] and review.read_events(store) == []
+    assert files(store) == [HASH] and event_log.read_events(store) == []
 
     attach(store, case)
 
-    assert files(store) == [HASH] and len(review.read_events(store)) == 1
+    assert files(store) == [HASH] and len(event_log.read_events(store)) == 1
 
 
 def test_a_file_that_was_changed_or_removed_is_refused(store: LocalStore, case: Item) -> None:
@@ -87,11 +87,11 @@ def test_a_file_that_was_changed_or_removed_is_refused(store: LocalStore, case: 
 
 def test_a_file_leaves_who_holds_an_item_and_what_people_did_as_they_are(store: LocalStore, case: Item) -> None:
     lock = store.settings.review_lock
-    review.record(store, case, "t", lambda before: review.take(case, before, "bob", lock, "t"), MARCH_7)
+    event_log.record(store, case, "t", lambda before: actions.take(case, before, "bob", lock, "t"), MARCH_7)
     attachments.attach(store, case, "ann", "e", "a.txt", CONTENT)
-    review.record(store, case, "v", lambda before: review.decide(case, before, "bob", "genuine", "v"), MARCH_7)
+    event_log.record(store, case, "v", lambda before: actions.decide(case, before, "bob", "genuine", "v"), MARCH_7)
 
-    events = review.read_events(store)
+    events = event_log.read_events(store)
     (work,) = people.count_work(events, Window(MARCH_7.date(), events[1].at.date()), events[2].at)
     assert [event.kind for event in events] == ["taken", "attached", "verdict"]
     assert work.name == "bob" and len(work.seconds) == 1
@@ -112,7 +112,7 @@ def test_what_cannot_be_attached_is_refused_and_leaves_nothing(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         attachments.attach(store, case, "ann", "e", name, content)
-    assert not (store.root / "attachments").exists() and review.read_events(store) == []
+    assert not (store.root / "attachments").exists() and event_log.read_events(store) == []
 
 
 @pytest.mark.parametrize("name", [r"C:\Users\ann\answer.pdf", "../../answer.pdf", " answer.pdf "])

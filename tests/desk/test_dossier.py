@@ -17,9 +17,9 @@ from fraudlake.settings import load
 from fraudlake.settings.columns import DeclaredColumn
 from fraudlake_desk.documents import document
 from fraudlake_desk.documents.dossier import dossier
-from fraudlake_desk.review import cases, chain, review
+from fraudlake_desk.review import actions, cases, chain, event_log
 from fraudlake_desk.review.event import Event
-from fraudlake_desk.review.review import State
+from fraudlake_desk.review.item_state import State
 from tests.conftest import FraudlakeHere
 from tests.desk import conftest as made
 from tests.desk import small_lake
@@ -161,9 +161,9 @@ def decided(root: Path, reason: str | None) -> Path:
 
     def decide(name: str, fraud: dict[str, float], is_correction: bool) -> None:
         def make(state: State) -> Event:
-            return review.decide(item, state, "ann", "fraud", name, fraud, reason=reason, is_correction=is_correction)
+            return actions.decide(item, state, "ann", "fraud", name, fraud, reason=reason, is_correction=is_correction)
 
-        review.record(store, item, name, make, NOW)
+        event_log.record(store, item, name, make, NOW)
 
     decide("first", {"t1": 600.0}, False)
     decide("second", {"t1": 600.0, "t0": 0.5}, True)
@@ -187,7 +187,7 @@ def test_a_decision_without_a_reason_says_so(tmp_path: Path) -> None:
 def test_the_chain_of_the_events_can_be_verified_by_what_the_dossier_says(tmp_path: Path) -> None:
     root = decided(made.empty_lake(tmp_path / "lake"), "seen")
     block = page(root, "a1").blocks["Chain of the events"]
-    events = review.read_events(LocalStore(load(lake=root)))
+    events = event_log.read_events(LocalStore(load(lake=root)))
     assert [(row[0], row[2]) for row in block.rows[1:]] == [("1", events[0].hash), ("2", events[1].hash)]
     known = re.search(r"it ended with (\d+):([0-9a-f]{64})", block.text)
     assert known and "fraudlake audit verify" in block.text

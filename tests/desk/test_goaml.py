@@ -19,7 +19,7 @@ from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake_desk.documents import goaml
 from fraudlake_desk.documents.goaml import Made
-from fraudlake_desk.review import items, marks, review
+from fraudlake_desk.review import actions, event_log, items, marks
 from tests.conftest import FraudlakeHere
 from tests.desk import small_lake
 
@@ -83,8 +83,10 @@ def store(tmp_path: Path) -> LocalStore:
 def decide(store: LocalStore, verdict: Any = "fraud", *payments: str) -> None:
     item = items.require(store, "alert1")
     fraud = marks.amounts(store, item, payments) if verdict == "fraud" else None
-    make = partial(review.decide, item, analyst="ann", verdict=verdict, event_id="e", fraud=fraud, reason="stolen card")
-    review.record(store, item, "e", make)
+    make = partial(
+        actions.decide, item, analyst="ann", verdict=verdict, event_id="e", fraud=fraud, reason="stolen card"
+    )
+    event_log.record(store, item, "e", make)
 
 
 def made(store: LocalStore, text: str) -> Made:

@@ -14,7 +14,7 @@ from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake_desk.lookup import history
 from fraudlake_desk.lookup.history import History, Share
-from fraudlake_desk.review import items, review
+from fraudlake_desk.review import actions, event_log, items
 from fraudlake_desk.window import Window
 from tests.desk import local, small_lake
 
@@ -122,14 +122,14 @@ def test_amounts_at_the_edge_of_what_a_double_holds_leave_finite_sums_of_those_w
 def test_the_events_of_an_item_and_of_its_account_are_found(
     tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(review, "_FEW", few)
+    monkeypatch.setattr(event_log, "_FEW", few)
     store = local.open_store(tmp_path / "lake")
     paid = (("a", "1", 0), ("b", "1", 72), ("c", "2", 0))  # the second case of account 1 is three days after the first
     local.fill(store, [local.Payment(name, account, hour=hour, rules=("pair",)) for name, account, hour in paid])
     listed = [items.require(store, f"{name} pair") for name in "abc"]
     for item in listed:
-        decide = partial(review.decide, item, analyst="ann", verdict="genuine", event_id=f"of {item.item_id}")
-        review.record(store, item, f"of {item.item_id}", decide)
+        decide = partial(actions.decide, item, analyst="ann", verdict="genuine", event_id=f"of {item.item_id}")
+        event_log.record(store, item, f"of {item.item_id}", decide)
     account = replace(listed[0], item_id="", names=frozenset())
     of = {one.entity_key: [event.event_id for event in history.events(store, one)] for one in (listed[2], account)}
     assert of == {"2": ["of c pair"], "1": ["of a pair", "of b pair"]}
@@ -139,7 +139,7 @@ def test_the_events_of_an_item_and_of_its_account_are_found(
 
 @pytest.mark.parametrize("few", [0, 20_000], ids=["only these", "all"])
 def test_a_lake_without_events_has_none_of_an_item(tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(review, "_FEW", few)
+    monkeypatch.setattr(event_log, "_FEW", few)
     store = local.open_store(tmp_path / "lake")
     local.fill(store, [local.Payment("a", "1", rules=("pair",))])
     assert history.events(store, items.require(store, "a pair")) == []

@@ -19,9 +19,9 @@ from fraudlake.tables import SILVER_VERDICTS
 from fraudlake_desk.documents import dossier
 from fraudlake_desk.queue import queue
 from fraudlake_desk.queue.reviewed import Reviewed
-from fraudlake_desk.review import chain, items, marks, matters, merges, review, verdicts
+from fraudlake_desk.review import actions, chain, event_log, item_state, items, marks, matters, merges, verdicts
 from fraudlake_desk.review.event import Event, Verdict
-from fraudlake_desk.review.review import State
+from fraudlake_desk.review.item_state import State
 from tests.desk import conftest
 from tests.desk.local import MARCH_7, Payment, fill, open_store
 
@@ -50,45 +50,45 @@ def store(tmp_path: Path) -> LocalStore:
 def decide(
     store: LocalStore, name: str, verdict: Verdict, fraud: list[str] | None = None, analyst: str = "ann"
 ) -> Event:
-    item, id_ = items.require(store, name), review.new_id()
+    item, id_ = items.require(store, name), event_log.new_id()
     chosen = item.transaction_ids if fraud is None else fraud
     amounts = marks.amounts(store, item, chosen) if verdict == "fraud" else None
 
     def make(before: State) -> Event:
-        return review.decide(item, before, analyst, verdict, id_, amounts, "r", is_correction=before.covers(item))
+        return actions.decide(item, before, analyst, verdict, id_, amounts, "r", is_correction=before.covers(item))
 
-    event = review.record(store, item, id_, make, NOW)
+    event = event_log.record(store, item, id_, make, NOW)
     verdicts.follow(store, item)
     return event
 
 
 def withdraw(store: LocalStore, name: str, analyst: str = "ann") -> None:
-    item, id_ = items.require(store, name), review.new_id()
-    review.record(store, item, id_, lambda before: review.withdraw(item, before, analyst, id_), NOW)
+    item, id_ = items.require(store, name), event_log.new_id()
+    event_log.record(store, item, id_, lambda before: actions.withdraw(item, before, analyst, id_), NOW)
     verdicts.follow(store, item)
 
 
 def take(store: LocalStore, name: str, analyst: str) -> None:
-    item, id_ = items.require(store, name), review.new_id()
-    review.record(store, item, id_, lambda before: review.take(item, before, analyst, LOCK, id_), NOW)
+    item, id_ = items.require(store, name), event_log.new_id()
+    event_log.record(store, item, id_, lambda before: actions.take(item, before, analyst, LOCK, id_), NOW)
 
 
 def open_case(store: LocalStore, account: str, *payments: str, analyst: str = "ann", event_id: str = "") -> str:
-    return matters.open_case(store, account, payments, analyst, "seen", event_id or review.new_id(), NOW).item_id
+    return matters.open_case(store, account, payments, analyst, "seen", event_id or event_log.new_id(), NOW).item_id
 
 
 def merge(store: LocalStore, name: str, into: str, analyst: str = "ann") -> Event:
-    return matters.merge(store, name, into, analyst, "one thief", review.new_id(), NOW)
+    return matters.merge(store, name, into, analyst, "one thief", event_log.new_id(), NOW)
 
 
 def separate(store: LocalStore, name: str, analyst: str = "ann") -> Event:
-    return matters.separate(store, name, analyst, "two thieves", review.new_id(), NOW)
+    return matters.separate(store, name, analyst, "two thieves", event_log.new_id(), NOW)
 
 
 def state_of(store: LocalStore, name: str) -> State:
     named = items.find(store, name)
     assert named is not None
-    return review.state(review.read_events_of_items(store, named.item.names), NOW)
+    return item_state.state(event_log.read_events_of_items(store, named.item.names), NOW)
 
 
 def labels(store: LocalStore) -> dict[str, bool]:
@@ -103,7 +103,7 @@ def labels(store: LocalStore) -> dict[str, bool]:
 def test_a_case_that_is_opened_by_hand_is_an_item_like_others(store: LocalStore) -> None:
     name = open_case(store, "2", "d", "e", event_id="once")
     assert open_case(store, "2", "d", "e", event_id="once") == name
-    assert [event.kind for event in review.read_events(store)] == ["opened"]
+    assert [event.kind for event in event_log.read_events(store)] == ["opened"]
 
     named = items.find(store, name)
     assert named is not None and named.case is not None
@@ -116,7 +116,7 @@ def test_a_case_that_is_opened_by_hand_is_an_item_like_others(store: LocalStore)
     assert labels(store) == {"d": True, "e": False}
     withdraw(store, name)
     assert labels(store) == {}
-    assert chain.verify(review.read_events(store)).faults == []
+    assert chain.verify(event_log.read_events(store)).faults == []
 
 
 def test_an_account_has_a_case_by_hand_for_its_own_payments_and_once(store: LocalStore) -> None:
@@ -127,7 +127,7 @@ def test_an_account_has_a_case_by_hand_for_its_own_payments_and_once(store: Loca
         ("2", ("d",), " ", "give a reason why the case is opened"),
     ):
         with pytest.raises(UsageError, match=message):
-            matters.open_case(store, account, payments, "ann", reason, review.new_id(), NOW)
+            matters.open_case(store, account, payments, "ann", reason, event_log.new_id(), NOW)
     name = open_case(store, "2", "d")
     with pytest.raises(FraudlakeError, match=f"case {name}, which is open, has d already, opened by hand by ann: seen"):
         open_case(store, "2", "d", "e", analyst="bob")
@@ -191,7 +191,7 @@ def test_what_cannot_be_one_case_is_refused(store: LocalStore) -> None:
         with pytest.raises(FraudlakeError, match=message):
             merge(store, name, into)
     with pytest.raises(UsageError, match="give a reason"):
-        matters.merge(store, A, C, "ann", "", review.new_id(), NOW)
+        matters.merge(store, A, C, "ann", "", event_log.new_id(), NOW)
     merge(store, A, C)
     with pytest.raises(FraudlakeError, match="are one case already"):
         merge(store, C, A)
@@ -209,18 +209,18 @@ def test_of_two_who_merge_two_cases_into_each_other_at_once_the_second_is_refuse
     named = items.find(store, C)
     assert named is not None
     first = merge(store, A, C)
-    event_id = review.new_id()
+    event_id = event_log.new_id()
 
     def of_second(before: State) -> Event:
         other = items.find(store, A)
         assert other is not None
-        return review.relate(named.item, before, "bob", "merged", event_id, "r", other.item, before)
+        return actions.relate(named.item, before, "bob", "merged", event_id, "r", other.item, before)
 
     with pytest.raises(FraudlakeError, match="one case already"):
         merge(store, C, A, "bob")
     assert merges.read_merges(store).into == {A: C}
     # Even if a program writes it, the circle is not closed: the first merge counts.
-    review.record(store, named.item, event_id, of_second, NOW)
+    event_log.record(store, named.item, event_id, of_second, NOW)
     assert merges.read_merges(store).into == {A: C} and first.merged_into == C
 
 
@@ -249,14 +249,14 @@ def test_of_two_desks_that_write_at_once_one_opens_and_one_merges(store: LocalSt
         of_ann, of_bob = threads.map(race, ("ann", "bob"))
     assert [one != other for one, other in zip(of_ann, of_bob, strict=True)] == [True] * 8
     assert len(merges.read_merges(store).into) == 4
-    assert chain.verify(review.read_events(store)).faults == []
+    assert chain.verify(event_log.read_events(store)).faults == []
 
 
 def test_who_has_read_a_case_before_it_became_a_part_cannot_take_it(store: LocalStore) -> None:
     item = items.require(store, A)
     merge(store, A, C)
-    with pytest.raises(review.TakenError, match=f"ann has merged {A} into {C}"):
-        review.record(store, item, "late", lambda before: review.take(item, before, "bob", LOCK, "late"), NOW)
+    with pytest.raises(actions.TakenError, match=f"ann has merged {A} into {C}"):
+        event_log.record(store, item, "late", lambda before: actions.take(item, before, "bob", LOCK, "late"), NOW)
 
 
 def test_a_part_is_separated_unless_a_verdict_is_about_it(store: LocalStore) -> None:
@@ -403,7 +403,7 @@ def test_after_any_events_nobody_shares_an_item_and_each_payment_has_its_last_la
         except FraudlakeError:
             refused += 1
 
-    events = review.read_events(store)
+    events = event_log.read_events(store)
     assert done == len(events) > 15 and refused > 5
     assert chain.verify(events).faults == []
     into: dict[str, str] = {}

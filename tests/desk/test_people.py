@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 
 from fraudlake_desk.queue import people
-from fraudlake_desk.review import review
+from fraudlake_desk.review import item_state
 from fraudlake_desk.review.event import Event, Kind
 from fraudlake_desk.review.item import Item
 from fraudlake_desk.review.items import Queued
@@ -54,7 +54,7 @@ def test_what_all_did_is_added_up_beside_what_is_left_of_the_queues() -> None:
     item = Item("a", "a", "account", "7", "7", ("t",), frozenset({"a"}))
     row = {"item_id": "a"}
     decision = event("a", "verdict", "ann", 3, verdict="fraud", fraud_ids=("t",), fraud_amount=40.0)
-    free, decided = review.state([], NOON), review.state([decision], NOON)
+    free, decided = item_state.state([], NOON), item_state.state([decision], NOON)
     queued = [
         Queued(row, item, free, due_at=NOON),
         Queued(row, item, free, due_at=NOON + timedelta(minutes=1)),

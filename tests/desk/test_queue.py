@@ -13,7 +13,7 @@ from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.tables import GOLD_CASES, SILVER_VERDICTS
 from fraudlake_desk.queue import queue
-from fraudlake_desk.review import cases, items, marks, review, verdicts
+from fraudlake_desk.review import actions, cases, event_log, items, marks, verdicts
 from fraudlake_desk.review.event import Verdict
 from tests.desk.local import MARCH_7, Payment, fill, open_store
 from tests.desk.local import verdicts as put_verdicts
@@ -42,17 +42,17 @@ def by_rank(store: LocalStore, **given: Any) -> list[dict[str, Any]]:
 
 
 def decide(store: LocalStore, name: str, verdict: Verdict, analyst: str = "ann", at: datetime = NOW) -> None:
-    item, event_id = items.require(store, name), review.new_id()
+    item, event_id = items.require(store, name), event_log.new_id()
     fraud = marks.amounts(store, item, item.transaction_ids) if verdict == "fraud" else None
-    review.record(
-        store, item, event_id, lambda state: review.decide(item, state, analyst, verdict, event_id, fraud), at
+    event_log.record(
+        store, item, event_id, lambda state: actions.decide(item, state, analyst, verdict, event_id, fraud), at
     )
     verdicts.follow(store, item)
 
 
 def take(store: LocalStore, name: str, analyst: str, at: datetime = NOW) -> None:
-    item, event_id, lock = items.require(store, name), review.new_id(), timedelta(minutes=30)
-    review.record(store, item, event_id, lambda state: review.take(item, state, analyst, lock, event_id), at)
+    item, event_id, lock = items.require(store, name), event_log.new_id(), timedelta(minutes=30)
+    event_log.record(store, item, event_id, lambda state: actions.take(item, state, analyst, lock, event_id), at)
 
 
 def test_cases_come_by_probability_times_amount_and_the_day_counts(store: LocalStore) -> None:
@@ -148,12 +148,12 @@ def test_verdicts_follow_events_once_and_a_correction_is_a_later_one(store: Loca
     decide(store, "b burst", "fraud")  # an alert names its case
     decide(store, drawn["item_id"], "genuine")
     decide(store, "d pair", "unsure")
-    item, event_id = items.require(store, "a pair"), review.new_id()
-    review.record(
+    item, event_id = items.require(store, "a pair"), event_log.new_id()
+    event_log.record(
         store,
         item,
         event_id,
-        lambda state: review.decide(item, state, "bob", "genuine", event_id, reason="own card", is_correction=True),
+        lambda state: actions.decide(item, state, "bob", "genuine", event_id, reason="own card", is_correction=True),
         NOW,
     )  # and the process is killed before the verdicts follow
 

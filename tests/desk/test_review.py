@@ -30,10 +30,10 @@ from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import load
 from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS, Table
 from fraudlake_cli import main as program
-from fraudlake_desk.review import chain, review
+from fraudlake_desk.review import actions, chain, event_log, item_state
 from fraudlake_desk.review.event import Event, Verdict
 from fraudlake_desk.review.item import Item
-from fraudlake_desk.review.review import State
+from fraudlake_desk.review.item_state import State
 from tests.desk import local
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
@@ -58,23 +58,23 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 def take(store: LocalStore, analyst: str, at: datetime = NOON, item: Item = CASE) -> Event:
-    event_id = review.new_id()
-    return review.record(store, item, event_id, lambda state: review.take(item, state, analyst, LOCK, event_id), at)
+    event_id = event_log.new_id()
+    return event_log.record(store, item, event_id, lambda state: actions.take(item, state, analyst, LOCK, event_id), at)
 
 
 def decide(store: LocalStore, analyst: str, verdict: Verdict = "fraud", at: datetime = NOON, **given: object) -> Event:
-    event_id = str(given.pop("event_id", review.new_id()))
+    event_id = str(given.pop("event_id", event_log.new_id()))
 
     fraud = dict.fromkeys(CASE.transaction_ids, 50.0) if verdict == "fraud" else None
 
     def make(state: State) -> Event:
-        return review.decide(CASE, state, analyst, verdict, event_id, **{"fraud": fraud, **given})
+        return actions.decide(CASE, state, analyst, verdict, event_id, **{"fraud": fraud, **given})
 
-    return review.record(store, CASE, event_id, make, at)
+    return event_log.record(store, CASE, event_id, make, at)
 
 
 def now_held(store: LocalStore, now: datetime) -> State:
-    return review.state(review.read_events_of_items(store, CASE.names), now)
+    return item_state.state(event_log.read_events_of_items(store, CASE.names), now)
 
 
 def test_an_item_that_one_analyst_holds_is_refused_to_another_with_the_name_and_the_time(store: LocalStore) -> None:
@@ -83,7 +83,7 @@ def test_an_item_that_one_analyst_holds_is_refused_to_another_with_the_name_and_
     with pytest.raises(FraudlakeError, match="ann holds a1 until 2026-03-07 12:30:00 UTC"):
         take(store, "bob", NOON + timedelta(minutes=29))
 
-    assert [event.analyst for event in review.read_events(store)] == ["ann"]
+    assert [event.analyst for event in event_log.read_events(store)] == ["ann"]
 
 
 def test_a_lock_expires(store: LocalStore) -> None:
@@ -112,7 +112,7 @@ def test_a_clock_that_goes_back_neither_frees_an_item_nor_goes_before_earlier_ev
         take(store, "bob", early)
     decide(store, "ann", at=early)
 
-    first, second = review.read_events(store)
+    first, second = event_log.read_events(store)
     assert second.at > first.at == NOON
 
 
@@ -120,12 +120,12 @@ def test_an_item_is_released_by_its_holder_or_by_force(store: LocalStore) -> Non
     take(store, "ann")
 
     def release(analyst: str, is_forced: bool) -> None:
-        event_id = review.new_id()
+        event_id = event_log.new_id()
 
         def make(state: State) -> Event:
-            return review.release(CASE, state, analyst, event_id, is_forced)
+            return actions.release(CASE, state, analyst, event_id, is_forced)
 
-        review.record(store, CASE, event_id, make, NOON)
+        event_log.record(store, CASE, event_id, make, NOON)
 
     with pytest.raises(FraudlakeError, match="ann holds a1"):
         release("bob", False)
@@ -146,7 +146,7 @@ def test_a_verdict_is_replaced_only_by_a_correction_which_is_a_later_event(store
 
     decide(store, "bob", "genuine", is_correction=True, reason="own card")
 
-    events = review.read_events(store)
+    events = event_log.read_events(store)
     assert [(event.kind, event.verdict) for event in events] == [("verdict", "fraud"), ("corrected", "genuine")]
     assert events[1].at > events[0].at
     decision = now_held(store, NOON).decision
@@ -169,8 +169,8 @@ def test_two_held_cases_that_a_late_alert_joins_are_held_by_the_one_who_was_firs
     take(store, "bob", item=other)
     joined = replace(CASE, names=CASE.names | other.names)
 
-    state = review.state(review.read_events_of_items(store, joined.names), NOON)
-    by_name = review.states(review.read_events(store), NOON, {"b1": "a1"})
+    state = item_state.state(event_log.read_events_of_items(store, joined.names), NOON)
+    by_name = item_state.states(event_log.read_events(store), NOON, {"b1": "a1"})
 
     assert state.holder == "ann"
     assert by_name == {"a1": state}
@@ -183,7 +183,7 @@ def test_a_text_of_a_megabyte_is_refused_and_nothing_is_written(store: LocalStor
     with pytest.raises(UsageError, match=f"the {name} has 1,048,576 characters, and at most .* are allowed"):
         decide(store, **texts)
 
-    assert review.read_events(store) == []
+    assert event_log.read_events(store) == []
 
 
 def test_nobody_decides_without_a_name(store: LocalStore) -> None:
@@ -197,7 +197,7 @@ def test_a_repeated_event_is_written_once(store: LocalStore) -> None:
     again = decide(store, "ann", event_id="e1", at=NOON + LOCK)
 
     assert again == first
-    assert review.read_events(store) == [first]
+    assert event_log.read_events(store) == [first]
 
 
 def test_ten_thousand_items_have_their_states() -> None:
@@ -208,7 +208,7 @@ def test_ten_thousand_items_have_their_states() -> None:
         for n in range(20_000)
     ]
 
-    states = review.states(events, NOON)
+    states = item_state.states(events, NOON)
 
     assert len(states) == 10_000
     assert all(
@@ -247,9 +247,9 @@ def test_of_two_processes_that_take_an_item_at_once_one_holds_it(tmp_path: Path,
 
     assert results.empty()
     assert set(winners) == set(items)
-    states = review.states(review.read_events(store), NOON)
+    states = item_state.states(event_log.read_events(store), NOON)
     assert {name: states[name].holder for name in items} == winners
-    numbers = [event.number for event in review.read_events(store)]
+    numbers = [event.number for event in event_log.read_events(store)]
     assert numbers == list(range(1, 10))
 
 
@@ -265,7 +265,7 @@ def command(root: Path, event_id: str, begun: Connection) -> None:
 def written(store: LocalStore) -> tuple[list[str], int]:
     """The ids of the events, and how many verdicts have followed."""
     verdicts = store.query(f"SELECT * FROM {SILVER_VERDICTS.name}", SILVER_VERDICTS)
-    return [event.event_id for event in review.read_events(store)], verdicts.num_rows
+    return [event.event_id for event in event_log.read_events(store)], verdicts.num_rows
 
 
 @pytest.mark.slow
@@ -331,10 +331,10 @@ def test_each_event_is_written_once_while_others_compact_the_table_and_forget_an
         changing.result()
     DeltaTable(folder).delete("account_id = '3'")
 
-    assert Counter(event.event_id for event in review.read_events(store)) == Counter(
+    assert Counter(event.event_id for event in event_log.read_events(store)) == Counter(
         event.event_id for event in taken if event.account_id != "3"
     )
-    assert len({event.number for event in review.read_events(store)}) == 9
+    assert len({event.number for event in event_log.read_events(store)}) == 9
     assert sum(changes) > 0
 
 
@@ -343,7 +343,7 @@ def test_a_text_of_quotes_markup_and_other_alphabets_comes_back_as_it_was_given(
 
     decide(store, "o'hara \\", note=note, reason='"quoted"')
 
-    (event,) = review.read_events(store)
+    (event,) = event_log.read_events(store)
     assert (event.analyst, event.note, event.reason) == ("o'hara \\", note, '"quoted"')
     assert store.query("SELECT * FROM silver_review_events", SILVER_REVIEW_EVENTS).num_rows == 1
 
@@ -352,8 +352,8 @@ def test_a_text_of_quotes_markup_and_other_alphabets_comes_back_as_it_was_given(
 def test_the_desk_needs_no_pyspark(store: LocalStore) -> None:
     program = (
         "import sys; from pathlib import Path; from fraudlake.settings import load; "
-        "from fraudlake.lake.local_store import LocalStore; from fraudlake_desk.review import review; "
-        f"print(review.read_events(LocalStore(load(lake=Path({str(store.root)!r})))), 'pyspark' in sys.modules)"
+        "from fraudlake.lake.local_store import LocalStore; from fraudlake_desk.review import event_log; "
+        f"print(event_log.read_events(LocalStore(load(lake=Path({str(store.root)!r})))), 'pyspark' in sys.modules)"
     )
 
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -361,16 +361,16 @@ def test_the_desk_needs_no_pyspark(store: LocalStore) -> None:
     assert answer.stdout.split() == ["[]", "False"]
 
 
-def aside(before: list[Event], kind: review.SetAside, analyst: str = "ann", **given: object) -> Event:
+def aside(before: list[Event], kind: actions.SetAside, analyst: str = "ann", **given: object) -> Event:
     """The event that sets the case aside after some others."""
-    return review.set_aside(
-        CASE, review.state(before, NOON), analyst, kind, str(len(before)), **{"reason": "r", **given}
+    return actions.set_aside(
+        CASE, item_state.state(before, NOON), analyst, kind, str(len(before)), **{"reason": "r", **given}
     )
 
 
 def offered(events: list[Event], now: datetime = NOON) -> list[str]:
     """Which of two analysts and a lead get the case as their next item."""
-    state = review.state(events, now)
+    state = item_state.state(events, now)
     people = (("ann", False), ("bob", False), ("lea", True))
     return [name for name, is_lead in people if state.is_offered(name, is_lead)]
 
@@ -386,21 +386,21 @@ def test_an_item_waits_or_is_for_one_person_or_for_a_lead() -> None:
     assert offered([waiting, assigned], until) == ["bob"]
     assert offered([waiting, assigned, escalated], until) == ["lea"]
     # Who takes it by its name works on it, whatever was said before, and a verdict ends all of it.
-    state = review.state([waiting], NOON)
-    taken = review.take(CASE, state, "ann", LOCK, "t")
+    state = item_state.state([waiting], NOON)
+    taken = actions.take(CASE, state, "ann", LOCK, "t")
     assert offered([waiting, taken]) == ["ann"]
-    decided = review.decide(CASE, review.state([escalated], NOON), "lea", "genuine", "v")
-    state = review.state([escalated, decided], NOON)
+    decided = actions.decide(CASE, item_state.state([escalated], NOON), "lea", "genuine", "v")
+    state = item_state.state([escalated, decided], NOON)
     assert (state.is_escalated, state.assignee, state.waits_until) == (False, None, None)
 
 
 def test_a_note_leaves_everything_as_it_is() -> None:
-    taken = review.take(CASE, review.state([], NOON), "ann", LOCK, "t")
+    taken = actions.take(CASE, item_state.state([], NOON), "ann", LOCK, "t")
     noted = aside([taken], "noted", "bob", reason=None, note="called")
-    assert review.state([taken, noted], NOON).holder == "ann"
-    decided = review.decide(CASE, review.state([taken], NOON), "ann", "genuine", "v")
+    assert item_state.state([taken, noted], NOON).holder == "ann"
+    decided = actions.decide(CASE, item_state.state([taken], NOON), "ann", "genuine", "v")
     noted = aside([taken, decided], "noted", "bob")
-    assert review.state([taken, decided, noted], NOON).covers(CASE)
+    assert item_state.state([taken, decided, noted], NOON).covers(CASE)
 
 
 @pytest.mark.parametrize(
@@ -414,19 +414,19 @@ def test_a_note_leaves_everything_as_it_is() -> None:
         ("assigned", {"assignee": " "}, "name the person"),
     ],
 )
-def test_what_must_be_given_is_asked_for(kind: review.SetAside, given: dict[str, object], message: str) -> None:
+def test_what_must_be_given_is_asked_for(kind: actions.SetAside, given: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         aside([], kind, **given)
 
 
 def test_a_colleagues_verdict_is_overturned_with_a_reason_only() -> None:
-    decided = review.decide(CASE, review.state([], NOON), "ann", "genuine", "v")
-    before = review.state([decided], NOON)
+    decided = actions.decide(CASE, item_state.state([], NOON), "ann", "genuine", "v")
+    before = item_state.state([decided], NOON)
     with pytest.raises(UsageError, match="ann decided genuine on a1: give a reason"):
-        review.decide(CASE, before, "bob", "fraud", "w", {"t1": 5.0}, is_correction=True)
-    assert review.decide(CASE, before, "bob", "genuine", "w", is_correction=True).kind == "corrected"
-    assert review.decide(CASE, before, "ann", "unsure", "w", is_correction=True).verdict == "unsure"
-    overturned = review.decide(
+        actions.decide(CASE, before, "bob", "fraud", "w", {"t1": 5.0}, is_correction=True)
+    assert actions.decide(CASE, before, "bob", "genuine", "w", is_correction=True).kind == "corrected"
+    assert actions.decide(CASE, before, "ann", "unsure", "w", is_correction=True).verdict == "unsure"
+    overturned = actions.decide(
         CASE, before, "bob", "fraud", "w", {"t1": 5.0}, "the card was cloned", is_correction=True
     )
     assert overturned.labels == {"t1": True, "t2": False}
@@ -440,7 +440,7 @@ def test_with_ten_writers_at_once_every_event_is_written_once_and_in_the_chain(s
 
     with ThreadPoolExecutor(10) as pool:
         written = [*pool.map(write, range(40))]
-    events = review.read_events(store)
+    events = event_log.read_events(store)
     assert sorted(event.event_id for event in events) == sorted(event.event_id for event in written)
     assert chain.verify(events).faults == []
 
@@ -449,12 +449,12 @@ def others(count: int) -> list[Item]:
     return [replace(CASE, item_id=f"c{number}", names=frozenset({f"c{number}"})) for number in range(count)]
 
 
-def taking(analyst: str, items: list[Item]) -> list[review.Wanted]:
+def taking(analyst: str, items: list[Item]) -> list[event_log.Wanted]:
     return [
-        review.Wanted(
+        event_log.Wanted(
             item,
             f"{analyst} {item.item_id}",
-            partial(review.take, item, analyst=analyst, lock=LOCK, event_id=f"{analyst} {item.item_id}"),
+            partial(actions.take, item, analyst=analyst, lock=LOCK, event_id=f"{analyst} {item.item_id}"),
         )
         for item in items
     ]
@@ -471,10 +471,10 @@ def test_several_events_are_one_commit_each_is_allowed_on_its_own_and_a_repetiti
     take(store, "bob", item=items[3])
     before = commits(store)
 
-    first = review.record_all(store, taking("ann", items), NOON)
-    again = review.record_all(store, taking("ann", items), NOON)
+    first = event_log.record_all(store, taking("ann", items), NOON)
+    again = event_log.record_all(store, taking("ann", items), NOON)
 
-    events = review.read_events(store)
+    events = event_log.read_events(store)
     assert [event.item_id for event in events] == ["c3", "c0", "c1", "c2", "c4"]
     assert chain.verify(events).faults == [] and commits(store) == before + 1
     assert [str(outcome) for outcome in first if isinstance(outcome, FraudlakeError)] == [
@@ -496,9 +496,9 @@ def test_if_another_analyst_takes_one_of_several_meanwhile_it_is_refused_and_the
         insert_all(self, table, rows, key)
 
     monkeypatch.setattr(LocalStore, "insert_all", after_bob)
-    outcomes = review.record_all(store, taking("ann", items), NOON)
+    outcomes = event_log.record_all(store, taking("ann", items), NOON)
 
-    events = review.read_events(store)
+    events = event_log.read_events(store)
     assert [(event.analyst, event.item_id) for event in events] == [("bob", "c1"), ("ann", "c0"), ("ann", "c2")]
     assert chain.verify(events).faults == []
     assert "bob holds c1" in str(outcomes[1])

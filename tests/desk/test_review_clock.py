@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fraudlake.errors import FraudlakeError
-from fraudlake_desk.review import review
+from fraudlake_desk.review import actions, event_log, item_state
 from fraudlake_desk.review.event import Event
-from fraudlake_desk.review.review import State
+from fraudlake_desk.review.item_state import State
 from tests.desk import local
 from tests.desk.test_review import CASE, NOON, take
 
@@ -30,14 +30,14 @@ def test_an_item_that_was_taken_under_a_clock_that_was_ahead_is_freed_as_the_lin
     )
 
     def release(state: State) -> Event:
-        return review.release(CASE, state, "ann", "release", is_forced=True)
+        return actions.release(CASE, state, "ann", "release", is_forced=True)
 
     def decide(state: State) -> Event:
-        return review.decide(CASE, state, "ann", "genuine", "decide")
+        return actions.decide(CASE, state, "ann", "genuine", "decide")
 
     for event_id, make in (("release", release), ("decide", decide)):
-        review.record(store, CASE, event_id, make, NOON + timedelta(minutes=2))
-    events = review.read_events(store)
+        event_log.record(store, CASE, event_id, make, NOON + timedelta(minutes=2))
+    events = event_log.read_events(store)
     assert [(event.kind, event.analyst) for event in events] == [
         ("taken", "ann"),
         ("taken", "bob"),
@@ -46,5 +46,5 @@ def test_an_item_that_was_taken_under_a_clock_that_was_ahead_is_freed_as_the_lin
     ]
     times = [event.at for event in events]
     assert times == sorted(set(times)) and times[0] == NOON
-    state = review.state(events, NOON + timedelta(minutes=3))
+    state = item_state.state(events, NOON + timedelta(minutes=3))
     assert state.holder is None and state.covers(CASE)

@@ -16,7 +16,7 @@ from fraudlake.lake.store import Store
 from fraudlake.settings import load
 from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_REVIEW_EVENTS
 from fraudlake_desk.queue.reviewed import Reviewed
-from fraudlake_desk.review import review
+from fraudlake_desk.review import event_log
 from fraudlake_desk.review.event import Event, Verdict
 from tests.conftest import FraudlakeHere
 from tests.oracle import Row
@@ -55,7 +55,7 @@ def decide(store: Store, *verdicts: tuple[str, Verdict, str]) -> None:
         )
         for number, (name, verdict, of) in enumerate(verdicts, 1)
     ]
-    store.append(SILVER_REVIEW_EVENTS, review.rows(events))
+    store.append(SILVER_REVIEW_EVENTS, event_log.rows(events))
 
 
 def test_a_lake_without_a_queue_or_without_a_decision_has_no_estimates(store: LocalStore) -> None:

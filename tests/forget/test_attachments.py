@@ -9,7 +9,7 @@ import pytest
 
 from fraudlake.forget import attachments as forgotten
 from fraudlake.lake.local_store import LocalStore
-from fraudlake_desk.review import attachments, review
+from fraudlake_desk.review import attachments, event_log
 from fraudlake_desk.review.item import Item
 
 pytestmark = pytest.mark.stream
@@ -19,7 +19,7 @@ ACCOUNT, OTHER = "ACC-4711", "ACC-0815"
 
 def attach(store: LocalStore, account: str, content: bytes) -> str:
     item = Item(f"case {account}", f"case {account}", "account", account, account, (), frozenset({f"case {account}"}))
-    event = attachments.attach(store, item, "ann", review.new_id(), "a.txt", content)
+    event = attachments.attach(store, item, "ann", event_log.new_id(), "a.txt", content)
     assert event.file_hash is not None
     return event.file_hash
 

@@ -27,7 +27,7 @@ from fraudlake.lake.local_store import LocalStore
 from fraudlake.operations.status import status
 from fraudlake.streams import aggregate, deliver, detect, ingest, refine, stream
 from fraudlake_desk.queue import queue
-from fraudlake_desk.review import cases, chain, review
+from fraudlake_desk.review import actions, cases, chain, event_log, item_state
 from fraudlake_desk.review.event import Event
 from fraudlake_tools import simulator
 
@@ -240,7 +240,7 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
     (entry,) = lake.store.rows(tables.SILVER_LIST_ENTRIES).to_pylist()
     assert (entry["account_id"], entry["reason"]) == (OTHER, "erased: it named an account that was forgotten")
     assert lake.store.rows(tables.SILVER_SUPPRESSED_ALERTS)["account_id"].to_pylist() == [OTHER]
-    verified = chain.verify(review.read_events(LocalStore(lake.settings)))
+    verified = chain.verify(event_log.read_events(LocalStore(lake.settings)))
     assert (verified.events, verified.erased, verified.faults) == (3, 3, [])
     bronze = lake.read(tables.BRONZE_TRANSACTIONS).select(*tables.PAYLOAD).collect()
     assert status(lake).rows.reasons["forgotten"] == sum(all(value is None for value in row) for row in bronze)
@@ -288,17 +288,17 @@ def review_cases(lake: Any) -> None:
     items[OTHER] = replace(items[OTHER], transaction_ids=(*theirs, *items[OTHER].transaction_ids))
     note = f"as {NAMED} did"
     for account, item in items.items():
-        review.record(
+        event_log.record(
             store,
             item,
             account,
-            lambda state, item=item, id_=account: review.decide(item, state, "ann", "unsure", id_, note=note),
+            lambda state, item=item, id_=account: actions.decide(item, state, "ann", "unsure", id_, note=note),
         )
 
-    def merged(before: review.State) -> Event:
-        return review.relate(items[OTHER], before, "ann", "merged", "merge", "one thief", items[NAMED], before)
+    def merged(before: item_state.State) -> Event:
+        return actions.relate(items[OTHER], before, "ann", "merged", "merge", "one thief", items[NAMED], before)
 
-    review.record(store, items[OTHER], "merge", merged)
+    event_log.record(store, items[OTHER], "merge", merged)
 
 
 def audit(lake: Any, account: str) -> list[Any]:

@@ -132,7 +132,7 @@ def test_a_stream_begins_that_was_killed_before_its_first_micro_batch(lake: Any)
 def test_a_lake_in_another_place_goes_on_and_leaves_the_place_it_came_from_alone(
     copy: Any, lake: Any, tmp_path: Path, original: str
 ) -> None:
-    Checkpoint("detect", tmp_path / "lake" / "checkpoints" / "detect").settle()  # as if the lake had begun there
+    Checkpoint("detect", tmp_path / "lake" / "checkpoints" / "detect").correct_paths()  # as if the lake had begun there
     shutil.copytree(tmp_path / "lake", tmp_path / "ein See #2")
     shutil.rmtree(tmp_path / "lake")
     if original == "is another lake by now":
@@ -158,7 +158,7 @@ def test_the_metadata_of_the_state_names_the_schemas_in_its_own_folder(tmp_path:
         (folder / str(number)).write_text(f"v2\n{json.dumps(metadata)}")
         (folder / f".{number}.crc").write_bytes(b"checksum of the text before")
     (folder / "9").write_text("v2\n{")  # half of it: Spark says so
-    Checkpoint("x", tmp_path).settle()
+    Checkpoint("x", tmp_path).correct_paths()
     for number, place in enumerate(names.values()):
         version, content = (folder / str(number)).read_text().split("\n")
         paths = json.loads(content)["stateStoreInfo"][0]["stateSchemaFilePaths"]

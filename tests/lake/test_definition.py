@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from fraudlake import notebook, settings, tables
+import fraudlake
+from fraudlake import settings, tables
 from fraudlake.detection import state
 from fraudlake.errors import UsageError
 from fraudlake.lake import definition, open_lake
@@ -293,7 +294,7 @@ def test_rules_are_checked_against_the_columns_of_the_lake(root: Path, fraudlake
 
 def test_a_notebook_needs_no_settings_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRAUDLAKE_LAKE", str(root))
-    assert notebook.open_lake().settings.definition == RECORDED
+    assert fraudlake.open_lake().settings.definition == RECORDED
 
 
 def test_a_lake_without_a_record_gets_one_from_the_settings(root: Path) -> None:

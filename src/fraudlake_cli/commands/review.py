@@ -23,9 +23,10 @@ from fraudlake_desk.review.event import Event
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
+    from fraudlake_desk.review.actions import SetAside
     from fraudlake_desk.review.item import Item
+    from fraudlake_desk.review.item_state import State
     from fraudlake_desk.review.items import Queued
-    from fraudlake_desk.review.review import SetAside, State
     from fraudlake_desk.review.several import Make, Outcomes
 
 _SHOWN = 1_000
@@ -118,7 +119,7 @@ def list_(app: App, /, day: datetime | None, **flags: str | None) -> None:
 def next_(app: App, /, day: datetime | None, take: bool, analyst: str | None, **flags: str | None) -> None:
     """Show the first item of a day's queue that you have taken, or else that is free."""
     from fraudlake_desk.review import items
-    from fraudlake_desk.review.review import TakenError
+    from fraudlake_desk.review.actions import TakenError
 
     store, name = app.open_store(**flags), analyst or host.user_name()
     chosen = _day_of(store, day)
@@ -158,7 +159,7 @@ def take(
     **flags: str | None,
 ) -> None:
     """Take ITEM: for review_lock, nobody else can take it or decide on it."""
-    from fraudlake_desk.review import review
+    from fraudlake_desk.review import actions
 
     store, name = app.open_store(**flags), analyst or host.user_name()
     lock = store.settings.review_lock
@@ -167,7 +168,7 @@ def take(
         store,
         items,
         event_id,
-        lambda item, before, new: review.take(item, before, name, lock, new, again),
+        lambda item, before, new: actions.take(item, before, name, lock, new, again),
         lambda event: f"{event.analyst} has taken {event.item_id} until {event.expires_at:%Y-%m-%d %H:%M:%S} UTC",
     )
 
@@ -189,7 +190,7 @@ def release(
     **flags: str | None,
 ) -> None:
     """Give ITEM back without a verdict."""
-    from fraudlake_desk.review import review
+    from fraudlake_desk.review import actions
 
     name = analyst or host.user_name()
     _carry_out(
@@ -197,7 +198,7 @@ def release(
         app.open_store(**flags),
         items,
         event_id,
-        lambda item, before, new: review.release(item, before, name, new, force),
+        lambda item, before, new: actions.release(item, before, name, new, force),
         lambda event: f"{event.item_id} is free",
     )
 
@@ -235,7 +236,7 @@ def verdict(
     Fraud are the payments that raised a case, or those of --payment; the others that ITEM is about are genuine. Of an
     account that was drawn, --payment or --all says which ones.
     """
-    from fraudlake_desk.review import marks, review
+    from fraudlake_desk.review import actions, marks
 
     store, name = app.open_store(**flags), analyst or host.user_name()
     if decision != "fraud" and (payments or is_all):
@@ -254,7 +255,7 @@ def verdict(
 
     def make(item: Item, before: State, new: str) -> Event:
         marked = fraud(item) if decision == "fraud" else None
-        return review.decide(item, before, name, decision, new, marked, reason, note, correct)
+        return actions.decide(item, before, name, decision, new, marked, reason, note, correct)
 
     def text(event: Event) -> str:
         counted_ = (
@@ -282,7 +283,7 @@ def withdraw(
     **flags: str | None,
 ) -> None:
     """Withdraw the verdict on ITEM: it is open again, and its payments have no label in silver_verdicts."""
-    from fraudlake_desk.review import review
+    from fraudlake_desk.review import actions
 
     name = analyst or host.user_name()
     _carry_out(
@@ -290,7 +291,7 @@ def withdraw(
         app.open_store(**flags),
         items,
         event_id,
-        lambda item, before, new: review.withdraw(item, before, name, new, reason),
+        lambda item, before, new: actions.withdraw(item, before, name, new, reason),
         lambda event: f"{event.analyst} has withdrawn the verdict on {event.item_id}",
     )
 
@@ -344,7 +345,7 @@ def attach(
     **flags: str | None,
 ) -> None:
     """Attach FILE, of at most 10 MB, to ITEM, without a verdict: the lake stores its bytes under their SHA-256."""
-    from fraudlake_desk.review import attachments, items, review
+    from fraudlake_desk.review import attachments, event_log, items
 
     try:
         attachments.require_size(file.stat().st_size)
@@ -352,7 +353,7 @@ def attach(
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from None
     store, name = app.open_store(**flags), analyst or host.user_name()
-    one, id_ = items.require(store, item), event_id or review.new_id()
+    one, id_ = items.require(store, item), event_id or event_log.new_id()
     event = attachments.attach(store, one, name, id_, file.name, content, note)
     text = f"{event.analyst} has attached {event.file_name} ({event.file_size:,} bytes) to {event.item_id}"
     app.say(_as_row(event), text)
@@ -470,10 +471,10 @@ def open_(
     **flags: str | None,
 ) -> None:
     """Open a case of payments of ACCOUNT that no alert has brought together; it is in the latest queue."""
-    from fraudlake_desk.review import matters, review
+    from fraudlake_desk.review import event_log, matters
 
     store, name = app.open_store(**flags), analyst or host.user_name()
-    event = matters.open_case(store, account, payments, name, reason, event_id or review.new_id())
+    event = matters.open_case(store, account, payments, name, reason, event_id or event_log.new_id())
     paid = counted(len(event.transaction_ids), "payment")
     app.say(_as_row(event), f"{event.analyst} has opened case {event.item_id} of {paid}, in the queue of {event.day}")
 
@@ -490,10 +491,10 @@ def merge(
     app: App, /, item: str, into: str, reason: str, analyst: str | None, event_id: str | None, **flags: str | None
 ) -> None:
     """Make the case ITEM a part of the case INTO: a verdict on INTO is then about the payments of both."""
-    from fraudlake_desk.review import matters, review
+    from fraudlake_desk.review import event_log, matters
 
     store, name = app.open_store(**flags), analyst or host.user_name()
-    event = matters.merge(store, item, into, name, reason, event_id or review.new_id())
+    event = matters.merge(store, item, into, name, reason, event_id or event_log.new_id())
     app.say(_as_row(event), f"{event.item_id} is part of {event.merged_into}")
 
 
@@ -508,10 +509,10 @@ def separate(
     app: App, /, item: str, reason: str, analyst: str | None, event_id: str | None, **flags: str | None
 ) -> None:
     """Make ITEM, which is part of another case, a case of its own again."""
-    from fraudlake_desk.review import matters, review
+    from fraudlake_desk.review import event_log, matters
 
     store, name = app.open_store(**flags), analyst or host.user_name()
-    event = matters.separate(store, item, name, reason, event_id or review.new_id())
+    event = matters.separate(store, item, name, reason, event_id or event_log.new_id())
     app.say(_as_row(event), f"{event.item_id} is not part of {event.merged_into} any more")
 
 
@@ -567,10 +568,10 @@ def verify(app: App, /, known: str | None, **flags: str | None) -> None:
     Note number and hash of the last event outside of the lake: who may write every file can write all hashes anew, and
     only --known finds that.
     """
-    from fraudlake_desk.review import chain, review
+    from fraudlake_desk.review import chain, event_log
 
     store = app.open_store(**flags)
-    verified = chain.verify(review.read_events(store), _known(known), store.has_rows(GOLD_FORGOTTEN))
+    verified = chain.verify(event_log.read_events(store), _known(known), store.has_rows(GOLD_FORGOTTEN))
     if verified.faults:
         more = f", and {len(verified.faults) - 1} more" if len(verified.faults) > 1 else ""
         raise FraudlakeError(
@@ -591,10 +592,10 @@ def _known(text: str | None) -> tuple[int, str] | None:
 
 
 def _take(store: Store, item: str, analyst: str) -> None:
-    from fraudlake_desk.review import items, review
+    from fraudlake_desk.review import actions, event_log, items
 
-    one, lock, id_ = items.require(store, item), store.settings.review_lock, review.new_id()
-    review.record(store, one, id_, lambda before: review.take(one, before, analyst, lock, id_))
+    one, lock, id_ = items.require(store, item), store.settings.review_lock, event_log.new_id()
+    event_log.record(store, one, id_, lambda before: actions.take(one, before, analyst, lock, id_))
 
 
 def _set_aside(
@@ -608,12 +609,12 @@ def _set_aside(
     text: Callable[[Event], str],
     **given: Any,
 ) -> None:
-    from fraudlake_desk.review import review
+    from fraudlake_desk.review import actions
 
     name = analyst or host.user_name()
 
     def make(item: Item, before: State, new: str) -> Event:
-        return review.set_aside(item, before, name, kind, new, reason, **given)
+        return actions.set_aside(item, before, name, kind, new, reason, **given)
 
     _carry_out(app, app.open_store(**flags), names, event_id, make, text)
 
@@ -622,10 +623,10 @@ def _carry_out(
     app: App, store: Store, names: Sequence[str], event_id: str | None, make: Make, text: Callable[[Event], str]
 ) -> None:
     """Write and print an event for each item; each of several items is allowed or refused on its own."""
-    from fraudlake_desk.review import items, review, several, verdicts
+    from fraudlake_desk.review import event_log, items, several, verdicts
 
     several.require_few(names)
-    given = event_id or review.new_id()
+    given = event_id or event_log.new_id()
     chosen: dict[str, Item] = {}
     outcomes: Outcomes = {}
     for name in names:
@@ -664,9 +665,9 @@ def _say_outcomes(app: App, outcomes: Outcomes, text: Callable[[Event], str]) ->
 
 
 def _as_row(event: Event) -> dict[str, Any]:
-    from fraudlake_desk.review import review
+    from fraudlake_desk.review import event_log
 
-    (row,) = review.rows([event]).to_pylist()
+    (row,) = event_log.rows([event]).to_pylist()
     return dict(row)
 
 

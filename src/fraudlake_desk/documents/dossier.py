@@ -20,7 +20,7 @@ from fraudlake_desk.documents import charts, letters
 from fraudlake_desk.documents.charts import Mark
 from fraudlake_desk.documents.document import Block, Document, Prose, Section, text
 from fraudlake_desk.lookup import history, money
-from fraudlake_desk.review import items, review
+from fraudlake_desk.review import event_log, items
 from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
@@ -106,7 +106,9 @@ class _Case:
         self._landed = {(row.pop("source"), row.pop("position")): row for row in self._landed_rows()}
         scored = f"{of_case} ORDER BY timestamp, transaction_id"
         self._predictions = self._select(tables.GOLD_FRAUD_PREDICTIONS, "*", scored) if days else []
-        self._events = review.read_events_of_items(store, {name, self.row["case_id"], *alert_ids, *self.item.all_names})
+        self._events = event_log.read_events_of_items(
+            store, {name, self.row["case_id"], *alert_ids, *self.item.all_names}
+        )
         known = f"WHERE {one_of('transaction_id', self._ids)} ORDER BY decided_at"
         self._verdicts = self._select(tables.SILVER_VERDICTS, "*", known)
 

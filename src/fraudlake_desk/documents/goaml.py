@@ -21,7 +21,7 @@ from fraudlake.tables import SILVER_TRANSACTIONS
 from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import one_of
 from fraudlake_desk.lookup import panels
-from fraudlake_desk.review import marks, review
+from fraudlake_desk.review import event_log, item_state, marks
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
@@ -256,7 +256,7 @@ def report(store: Store, named: Named, mapping: Mapping[str, Any], made_at: date
             message lists all of them.
     """
     item = named.item
-    decision = review.state(review.read_events_of_items(store, item.names), made_at).decision
+    decision = item_state.state(event_log.read_events_of_items(store, item.names), made_at).decision
     if decision is None or decision.verdict != "fraud" or not decision.fraud_ids:
         raise UsageError(f"{item.item_id} has no verdict of fraud: only payments that one calls fraud are reported")
     silver = SILVER_TRANSACTIONS

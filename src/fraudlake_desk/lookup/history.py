@@ -15,7 +15,7 @@ from fraudlake import tables
 from fraudlake.entity import ACCOUNT
 from fraudlake.text.sql_text import bounded_sum, literal, one_of, value
 from fraudlake.values import bounded
-from fraudlake_desk.review import review, verdicts
+from fraudlake_desk.review import event_log, verdicts
 from fraudlake_desk.review.event import Event
 from fraudlake_desk.review.item import Item
 from fraudlake_desk.window import Window
@@ -147,7 +147,7 @@ def events(store: Store, item: Item) -> list[Event]:
             chosen = pc.or_kleene(chosen, is_same)
         return chosen
 
-    return review.chosen(store, condition, is_chosen)
+    return event_log.chosen(store, condition, is_chosen)
 
 
 def read_transactions(store: Store, item: Item, about: Window) -> list[dict[str, Any]]:

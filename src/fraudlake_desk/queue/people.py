@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from fraudlake.values import bounded
-from fraudlake_desk.review import review
+from fraudlake_desk.review import item_state
 from fraudlake_desk.review.event import VERDICTS
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def count_work(events: Iterable[Event], window: Window, now: datetime) -> list[W
     people: dict[str, Work] = {}
     for of_item in by_item.values():
         _add(people, of_item, window)
-        holder = review.state(of_item, now).holder
+        holder = item_state.state(of_item, now).holder
         if holder is not None:
             _of(people, holder).held += 1
     return sorted(people.values(), key=lambda work: work.name)

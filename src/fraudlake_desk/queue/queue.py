@@ -23,7 +23,7 @@ from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import bounded_sum, value
 from fraudlake_desk.lookup import payments
 from fraudlake_desk.queue import draw, precision
-from fraudlake_desk.review import cases, merges, review
+from fraudlake_desk.review import cases, event_log, item_state, merges
 from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _open_cases(store: Store, day: date, now: datetime) -> _Open:
     merged = merges.read_merges(store)
     present = {row["case_id"]: row for row in rows} | merged.rows
     names = {alert: row["case_id"] for row in present.values() for alert in row["alert_ids"]}
-    known = review.states(review.read_events(store), now, names)
+    known = item_state.states(event_log.read_events(store), now, names)
     wholes = {row["case_id"]: merged.whole(row["case_id"]) for row in rows}
 
     def is_open(row: dict[str, Any]) -> bool:
@@ -182,7 +182,7 @@ def _open_cases(store: Store, day: date, now: datetime) -> _Open:
 
 def _is_begun(store: Store, day: date) -> bool:
     """Return whether somebody has worked on the queue of a day; cases opened by hand do not count."""
-    events = review.read_events(store)
+    events = event_log.read_events(store)
     opened = {event.item_id for event in events if event.kind == cases.OPENED}
     return any(event.day == day and event.item_id not in opened for event in events)
 

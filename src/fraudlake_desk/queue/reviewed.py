@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from fraudlake import tables
 from fraudlake.text.sql_text import one_of
 from fraudlake_desk.queue import missed
-from fraudlake_desk.review import cases, merges, review
+from fraudlake_desk.review import cases, event_log, item_state, merges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,14 +44,14 @@ class Reviewed:
     def read(cls, store: Store) -> Reviewed | None:
         """Read a lake; None without any queue or review event."""
         queue = _queue(store)
-        events = review.read_events(store) if len(queue) else []
+        events = event_log.read_events(store) if len(queue) else []
         return cls._of(store, queue, events) if events else None
 
     @classmethod
     def on_days(cls, store: Store, condition: str) -> Reviewed:
         """Read the queues whose ``day`` fulfils a condition in SQL, and the decisions on their items."""
         queue = _queue(store, f"WHERE {condition}")
-        past = cls._of(store, queue, review.read_events(store) if len(queue) else [])
+        past = cls._of(store, queue, event_log.read_events(store) if len(queue) else [])
         listed = set(past.queue["item_id"].to_pylist())
         return replace(past, decisions={item: one for item, one in past.decisions.items() if item in listed})
 
@@ -60,7 +60,7 @@ class Reviewed:
         of_alerts = cases.cases_by_alert(store) if len(queue) else {}
         names = [of_alerts.get(item, item) for item in queue["item_id"].to_pylist()]
         queue = queue.set_column(queue.column_names.index("item_id"), "item_id", pa.array(names, pa.string()))
-        states = review.states(events, datetime.now(UTC), of_alerts)
+        states = item_state.states(events, datetime.now(UTC), of_alerts)
         decisions = {item: state.decision for item, state in states.items() if state.decision}
         decisions |= merges.read_merges(store).decisions(store, decisions) if decisions else {}
         return cls(queue, decisions, of_alerts, store)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake_desk.documents.letters import shown
-from fraudlake_desk.review import review
+from fraudlake_desk.review import actions, event_log, item_state
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
     from fraudlake_desk.review.event import Event
     from fraudlake_desk.review.item import Item
-    from fraudlake_desk.review.review import State
+    from fraudlake_desk.review.item_state import State
 
 LARGEST = 10 << 20
 """Maximum bytes of a file."""
@@ -36,7 +36,7 @@ def attach(
         store: the lake.
         item: the item; another analyst may hold it, or have decided on it.
         analyst: who attaches it.
-        event_id: id of the event: see :func:`review.new_id`.
+        event_id: id of the event: see :func:`event_log.new_id`.
         name: the file's name; folders in front of it are left out.
         content: its bytes.
         note: further text.
@@ -51,13 +51,13 @@ def attach(
     def make(before: State) -> Event:
         if before.attached >= MOST:
             raise UsageError(f"{item.item_id} has {MOST} files already, and no item has more: nothing was written")
-        return review.attach(item, before, analyst, event_id, base, len(content), hash_, note)
+        return actions.attach(item, before, analyst, event_id, base, len(content), hash_, note)
 
-    events = review.read_events_of_items(store, item.names)
+    events = event_log.read_events_of_items(store, item.names)
     if all(event.event_id != event_id for event in events):
-        make(review.state(events, datetime.now(UTC)))  # a refusal must not leave a file
+        make(item_state.state(events, datetime.now(UTC)))  # a refusal must not leave a file
         store.write_file(hash_, content)
-    return review.record(store, item, event_id, make)
+    return event_log.record(store, item, event_id, make)
 
 
 def read(store: Store, event: Event) -> bytes:

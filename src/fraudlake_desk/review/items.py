@@ -11,9 +11,9 @@ from fraudlake.errors import UsageError
 from fraudlake.tables import GOLD_REVIEW_QUEUE
 from fraudlake.text.sql_text import one_of
 from fraudlake_desk.queue import queue
-from fraudlake_desk.review import cases, merges, opened, review
+from fraudlake_desk.review import cases, event_log, item_state, merges, opened
 from fraudlake_desk.review.item import Item
-from fraudlake_desk.review.review import State
+from fraudlake_desk.review.item_state import State
 from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Queued:
 def days(store: Store) -> dict[date, bool]:
     """Return whether each day has a queue (true) or only cases opened by hand (false), the latest day first."""
     queues = store.query(f"SELECT DISTINCT day FROM {GOLD_REVIEW_QUEUE.name}", GOLD_REVIEW_QUEUE)["day"].to_pylist()
-    by_hand = {event.day for event in review.read_events_of_cases(store) if event.kind == cases.OPENED and event.day}
+    by_hand = {event.day for event in event_log.read_events_of_cases(store) if event.kind == cases.OPENED and event.day}
     return {day: day in queues for day in sorted(by_hand.union(queues), reverse=True)}
 
 
@@ -77,8 +77,8 @@ def listed(store: Store, day: date, now: datetime | None = None) -> list[Queued]
     cases_of = [by_name.get(row["item_id"]) for row in rows]
     items = [_item(row, case, merged) for row, case in zip(rows, cases_of, strict=True)]
     names = {name: item.item_id for item in items for name in item.names}
-    states = review.states(review.read_events_of_items(store, names), now, names) if names else {}
-    free = review.state([], now)
+    states = item_state.states(event_log.read_events_of_items(store, names), now, names) if names else {}
+    free = item_state.state([], now)
     # Several rows may have parts of one case: its own row is offered, or else the first of a part.
     have_row = {case["case_id"] for case in cases_of if case}
     queued = []

@@ -10,15 +10,15 @@ from fraudlake.entity import ACCOUNT
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.text.counts import counted
 from fraudlake_desk.lookup.payments import by_id
-from fraudlake_desk.review import items, opened, review
+from fraudlake_desk.review import actions, event_log, item_state, items, opened
 from fraudlake_desk.review.item import Item
 from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
     from fraudlake_desk.review.event import Event
+    from fraudlake_desk.review.item_state import State
     from fraudlake_desk.review.items import Named
-    from fraudlake_desk.review.review import State
 
 
 def open_case(
@@ -61,9 +61,9 @@ def open_case(
 
     def make(before: State) -> Event:
         _require_new(store, item, time)
-        return review.relate(item, before, analyst, "opened", event_id, reason)
+        return actions.relate(item, before, analyst, "opened", event_id, reason)
 
-    return review.record(store, item, event_id, make, now)
+    return event_log.record(store, item, event_id, make, now)
 
 
 def merge(
@@ -86,7 +86,7 @@ def merge(
     """
 
     def make(before: State) -> Event:
-        # Each attempt reads both again: `review.record` calls this again if another event is written first.
+        # Each attempt reads both again: `event_log.record` calls this again if another event is written first.
         one, other = _case(store, name), _case(store, into)
         if one.item.item_id == other.item.item_id:
             raise UsageError(f"{name} and {into} are one case already")
@@ -97,10 +97,10 @@ def merge(
                 f"{before.decision.analyst} decided {before.decision.verdict} on {name}: withdraw the verdict first, "
                 f"or merge {into} into it"
             )
-        of_other = review.state(review.read_events_of_items(store, other.item.names), before.time)
-        return review.relate(one.item, before, analyst, "merged", event_id, reason, other.item, of_other)
+        of_other = item_state.state(event_log.read_events_of_items(store, other.item.names), before.time)
+        return actions.relate(one.item, before, analyst, "merged", event_id, reason, other.item, of_other)
 
-    return review.record(store, _own(_case(store, name)), event_id, make, now)
+    return event_log.record(store, _own(_case(store, name)), event_id, make, now)
 
 
 def separate(
@@ -125,15 +125,15 @@ def separate(
         named = _case(store, name)
         if named.part is None:
             raise UsageError(f"{name} is not part of another case")
-        whole = review.state(review.read_events_of_items(store, named.item.names), before.time)
+        whole = item_state.state(event_log.read_events_of_items(store, named.item.names), before.time)
         if both := whole.decided.intersection(named.part.transaction_ids):
             raise FraudlakeError(
                 f"the verdict on {named.item.item_id} is about {counted(len(both), 'payment')} of {name}: withdraw it "
                 "first"
             )
-        return review.relate(named.part, before, analyst, "separated", event_id, reason, named.item, whole)
+        return actions.relate(named.part, before, analyst, "separated", event_id, reason, named.item, whole)
 
-    return review.record(store, _own(_case(store, name)), event_id, make, now)
+    return event_log.record(store, _own(_case(store, name)), event_id, make, now)
 
 
 def _own(named: Named) -> Item:
@@ -156,7 +156,7 @@ def _require_new(store: Store, item: Item, now: datetime) -> None:
         named = items.find(store, case["case_id"]) if both else None
         if named is None:
             continue
-        state = review.state(review.read_events_of_items(store, named.item.names), now)
+        state = item_state.state(event_log.read_events_of_items(store, named.item.names), now)
         if not state.covers(named.item):
             raise FraudlakeError(
                 f"case {named.item.item_id}, which is open, has {min(both)} already, {case['reasons']}: go on there"

@@ -10,7 +10,7 @@ from fraudlake.tables import SILVER_TRANSACTIONS
 from fraudlake.text.sql_text import bounded_sum, one_of
 from fraudlake.values import bounded
 from fraudlake_desk.lookup import payments
-from fraudlake_desk.review import cases, opened, review
+from fraudlake_desk.review import cases, event_log, opened
 from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def read_merges(store: Store) -> Merges:
     A merge is ignored if a late alert has joined the two cases, if the other case is gone, or if it would close a
     cycle that late alerts have made possible.
     """
-    events = [event for event in review.read_events_of_cases(store) if event.kind != cases.OPENED]
+    events = [event for event in event_log.read_events_of_cases(store) if event.kind != cases.OPENED]
     names = {name for event in events for name in (event.item_id, event.merged_into) if name}
     by_name = opened.named(store, sorted(names)) if names else {}
     all_merges = Merges(

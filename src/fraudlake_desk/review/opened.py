@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fraudlake.tables import GOLD_REVIEW_QUEUE
 from fraudlake.values import bounded
 from fraudlake_desk.lookup import payments
-from fraudlake_desk.review import cases, review
+from fraudlake_desk.review import cases, event_log
 
 if TYPE_CHECKING:
     from datetime import date
@@ -29,7 +29,9 @@ def rows(store: Store, is_wanted: Callable[[Event], bool]) -> list[dict[str, Any
     Each has the columns of ``gold_cases``, without alerts and with the times of its payments; ``detected_at`` is when
     it was opened. For the queue it also has ``day``, and ``reasons``, a sentence on who opened it and why.
     """
-    events = [event for event in review.read_events_of_cases(store) if event.kind == cases.OPENED and is_wanted(event)]
+    events = [
+        event for event in event_log.read_events_of_cases(store) if event.kind == cases.OPENED and is_wanted(event)
+    ]
     paid = payments.by_id(store, {id_ for event in events for id_ in event.transaction_ids})
     return [_case(event, paid) for event in events]
 

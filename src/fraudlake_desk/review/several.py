@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake_desk.review import marks, review, verdicts
+from fraudlake_desk.review import actions, marks, verdicts
 from fraudlake_desk.review.event import Event
+from fraudlake_desk.review.event_log import Wanted
 from fraudlake_desk.review.item import Item
-from fraudlake_desk.review.review import State, Wanted
+from fraudlake_desk.review.item_state import State
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
@@ -79,6 +80,6 @@ def all_fraud(store: Store, items: Iterable[Item], analyst: str, reason: str | N
         if missing := [one for one in item.transaction_ids if one not in amounts]:
             raise UsageError(f"there is no payment {missing[0]} of {item.item_id} any more: nothing was written")
         fraud = {one: amounts[one] for one in item.transaction_ids}
-        return review.decide(item, before, analyst, "fraud", id_, fraud, reason, note)
+        return actions.decide(item, before, analyst, "fraud", id_, fraud, reason, note)
 
     return make

@@ -12,14 +12,14 @@ import pyarrow as pa
 from fraudlake.errors import FraudlakeError
 from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, SILVER_VERDICTS
 from fraudlake.text.sql_text import one_of, value
-from fraudlake_desk.review import cases, review
+from fraudlake_desk.review import cases, event_log
 from fraudlake_desk.review.event import Event
-from fraudlake_desk.review.review import Wanted
+from fraudlake_desk.review.event_log import Wanted
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
     from fraudlake_desk.review.item import Item
-    from fraudlake_desk.review.review import State
+    from fraudlake_desk.review.item_state import State
     from fraudlake_desk.window import Window
 
 _LOG = logging.getLogger("fraudlake.desk")
@@ -39,11 +39,11 @@ def latest(store: Store, window: Window) -> dict[str, bool]:
 
 
 def record(store: Store, wanted: Sequence[Wanted]) -> list[Event | FraudlakeError]:
-    """Write events and the labels that follow from them: see :func:`review.record_all`.
+    """Write events and the labels that follow from them: see :func:`event_log.record_all`.
 
     If the labels cannot be written, only a warning is logged: the next call of :func:`follow` writes them.
     """
-    outcomes = review.record_all(store, wanted)
+    outcomes = event_log.record_all(store, wanted)
     pairs = zip(wanted, outcomes, strict=True)
     labelled = [one.item for one, event in pairs if isinstance(event, Event) and event.is_label]
     try:
@@ -56,7 +56,7 @@ def record(store: Store, wanted: Sequence[Wanted]) -> list[Event | FraudlakeErro
 
 
 def record_one(store: Store, item: Item, event_id: str, make: Callable[[State], Event]) -> Event:
-    """Write an event and its labels, batched with concurrent writes of this process: see :func:`review.record`.
+    """Write an event and its labels, batched with concurrent writes of this process: see :func:`event_log.record`.
 
     ``make`` may read only the item's own state, since events of other items may be in the same commit.
     """
@@ -81,7 +81,7 @@ def follow(store: Store, *items: Item) -> int:
     """
     by_item: dict[str, list[Event]] = defaultdict(list)
     names = {name: item.item_id for item in items for name in item.names}
-    events = review.read_events_of_items(store, names) if items else review.read_events(store)
+    events = event_log.read_events_of_items(store, names) if items else event_log.read_events(store)
     if events and not items:
         names = cases.cases_by_alert(store)
     for event in events:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fraudlake_desk.documents import letters
-from fraudlake_desk.review import attachments, items, review
+from fraudlake_desk.review import attachments, event_log, items
 from fraudlake_desk.web import forms
 from fraudlake_desk.web.errors import MissingError, PageError
 from fraudlake_desk.web.names import segment
@@ -47,7 +47,7 @@ def routes(site: Site) -> list[Route]:
     def download(request: Request) -> Response:
         store, name = site.store_of(request.state.person), request.path_params["name"]
         named = items.find(store, name)
-        events = review.read_events_of_items(store, named.item.all_names) if named else []
+        events = event_log.read_events_of_items(store, named.item.all_names) if named else []
         event = next((one for one in events if one.event_id == request.path_params["event_id"]), None)
         if event is None or event.file_name is None:
             raise MissingError("there is no such file: it was forgotten, or was never attached to this item")

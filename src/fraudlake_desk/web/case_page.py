@@ -21,7 +21,7 @@ from fraudlake_desk.documents.charts import Mark
 from fraudlake_desk.documents.letters import shown
 from fraudlake_desk.lookup import history, links, money, panels
 from fraudlake_desk.lookup.money import amount
-from fraudlake_desk.review import attachments, cases, items, marks, opened, review, verdicts
+from fraudlake_desk.review import actions, attachments, cases, event_log, item_state, items, marks, opened, verdicts
 from fraudlake_desk.review.event import Verdict
 from fraudlake_desk.review.item import Item
 from fraudlake_desk.review.items import Named
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from fraudlake.lake.store import Store
     from fraudlake.settings import Settings
     from fraudlake_desk.lookup.history import History
+    from fraudlake_desk.review.actions import SetAside
     from fraudlake_desk.review.event import Event
-    from fraudlake_desk.review.review import SetAside, State
+    from fraudlake_desk.review.item_state import State
     from fraudlake_desk.web.forms import Fields
     from fraudlake_desk.web.site import Site
 
@@ -215,12 +216,12 @@ def routes(site: Site) -> list[Route]:
 
 def _take(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     id_, lock = forms.event_id(fields), store.settings.review_lock
-    return verdicts.record_one(store, item, id_, lambda before: review.take(item, before, analyst, lock, id_))
+    return verdicts.record_one(store, item, id_, lambda before: actions.take(item, before, analyst, lock, id_))
 
 
 def _release(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     id_ = forms.event_id(fields)
-    return verdicts.record_one(store, item, id_, lambda before: review.release(item, before, analyst, id_))
+    return verdicts.record_one(store, item, id_, lambda before: actions.release(item, before, analyst, id_))
 
 
 def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
@@ -238,7 +239,7 @@ def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     def make(before: State) -> Event:
         if fields.get("parts", parts) != parts:
             raise PageError("cases were merged or separated since this page was made: load it again")
-        return review.decide(item, before, analyst, known, id_, fraud, reason, note, is_correction)
+        return actions.decide(item, before, analyst, known, id_, fraud, reason, note, is_correction)
 
     event = verdicts.record_one(store, item, id_, make)
     # The first of several forms with one id counts: another verdict from the same page is not written.
@@ -249,7 +250,7 @@ def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
 
 def _withdraw(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     id_, reason = forms.event_id(fields), fields.get("reason")
-    return verdicts.record_one(store, item, id_, lambda before: review.withdraw(item, before, analyst, id_, reason))
+    return verdicts.record_one(store, item, id_, lambda before: actions.withdraw(item, before, analyst, id_, reason))
 
 
 def _set_aside(kind: SetAside, store: Store, analyst: str, item: Item, fields: Fields) -> Event:
@@ -258,7 +259,7 @@ def _set_aside(kind: SetAside, store: Store, analyst: str, item: Item, fields: F
     reason, note, assignee = (fields.get(name) for name in ("reason", "note", "assignee"))
 
     def make(before: State) -> Event:
-        return review.set_aside(item, before, analyst, kind, id_, reason, note, until, assignee)
+        return actions.set_aside(item, before, analyst, kind, id_, reason, note, until, assignee)
 
     return verdicts.record_one(store, item, id_, make)
 
@@ -267,7 +268,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
     item, case, row = named.item, named.case, named.row
     events = history.events(store, item)
     own = [event for event in events if event.item_id in item.names]
-    state = review.state(own, datetime.now(UTC))
+    state = item_state.state(own, datetime.now(UTC))
     days = _days(request)
     known = history.read_history(store, item, _about(item), days, case["alert_ids"] if case else ())
     alerts = [alert for alert in known.alerts if _is_of(alert, item, case)]
@@ -327,9 +328,9 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         may_undo=state.last is not None
         and state.last.is_verdict
         and state.last.event_id == request.query_params.get("done"),
-        longest=review.LONGEST,
+        longest=event_log.LONGEST,
         ids={
-            name: review.new_id()
+            name: event_log.new_id()
             for name in ("next", "verdict", "hold", "withdraw", "merge", "open", "suppress", "attach")
         },
         files=[event for event in events if event.file_name and event.item_id in item.all_names],

@@ -14,7 +14,7 @@ from fraudlake.tables import GOLD_CASES
 from fraudlake.text.sql_text import one_of, value
 from fraudlake_desk.documents.letters import shown
 from fraudlake_desk.lookup.money import amount
-from fraudlake_desk.review import matters, opened, review
+from fraudlake_desk.review import event_log, item_state, matters, opened
 from fraudlake_desk.web import forms
 from fraudlake_desk.web.errors import PageError
 from fraudlake_desk.web.names import segment
@@ -87,7 +87,7 @@ def parts(item: Item, merged: Merges) -> list[dict[str, Any]]:
             "id": part.item_id,
             "text": _text(merged.rows[part.item_id]),
             "event": merged.by[part.item_id],
-            "event_id": review.new_id(),
+            "event_id": event_log.new_id(),
         }
         for part in item.parts[1:]
     ]
@@ -113,8 +113,8 @@ def choices(store: Store, item: Item, known: History, merged: Merges) -> list[tu
     others = [merged.item(row) for id_, row in rows.items() if id_ != item.item_id]
     names = {name: other.item_id for other in others for name in other.names}
     now = datetime.now(UTC)
-    states = review.states(review.read_events_of_items(store, names), now, names) if names else {}
-    is_open = (other for other in others if not states.get(other.item_id, review.state([], now)).covers(other))
+    states = item_state.states(event_log.read_events_of_items(store, names), now, names) if names else {}
+    is_open = (other for other in others if not states.get(other.item_id, item_state.state([], now)).covers(other))
     return [(other.item_id, _text(rows[other.item_id])) for other in is_open]
 
 

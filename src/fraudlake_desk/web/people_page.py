@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from fraudlake.text import durations
 from fraudlake_desk.queue import people
-from fraudlake_desk.review import items, review
+from fraudlake_desk.review import event_log, items
 from fraudlake_desk.web.errors import PageError
 from fraudlake_desk.web.queue_page import day_of
 from fraudlake_desk.window import Window
@@ -39,7 +39,7 @@ def routes(site: Site) -> list[Route]:
         queued = {day: items.listed(store, day, now) for day in days if day in in_window or day == latest}
         newest = queued[latest] if latest else []
         states = [one.state for one in newest if not one.is_repeated]
-        work = people.count_work(review.read_events(store), window, now)
+        work = people.count_work(event_log.read_events(store), window, now)
         return site.page(
             request,
             "people.html",

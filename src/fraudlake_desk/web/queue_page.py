@@ -15,7 +15,7 @@ from starlette.routing import Route
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
 from fraudlake_desk.lookup import money
-from fraudlake_desk.review import items, review, several, verdicts
+from fraudlake_desk.review import actions, event_log, items, several, verdicts
 from fraudlake_desk.web import forms
 from fraudlake_desk.web.claims import Claims
 from fraudlake_desk.web.errors import PageError
@@ -90,10 +90,10 @@ def routes(site: Site) -> list[Route]:
             held=sum(one.state.holder is not None for one in queued if not one.is_repeated),
             built_at=queued[0].row["built_at"] if queued else None,
             missing="" if queued else missing(store, day),
-            event_id=review.new_id(),
-            several_id=review.new_id(),
+            event_id=event_log.new_id(),
+            several_id=event_log.new_id(),
             most=several.MOST,
-            longest=review.LONGEST,
+            longest=event_log.LONGEST,
             reasons=store.settings.review_reasons,
             tomorrow=datetime.now(UTC).date() + timedelta(days=1),
         )
@@ -163,7 +163,7 @@ def _take_next(store: Store, person: Person, fields: Mapping[str, str], being_ta
     day = day_of(fields.get("day"))
     if day is None:
         raise PageError("name the day of the queue")
-    event_id = fields.get("event_id") or review.new_id()
+    event_id = fields.get("event_id") or event_log.new_id()
     chosen, after = QueueFilter.read(fields), fields.get("after")
     ordered = chosen.ordered(items.listed(store, day))
     # Not only in the filtered queue: the item may have left it by its verdict.
@@ -196,13 +196,13 @@ def _take_first(
         if one.state.holder == analyst:
             return one
         (item,), lock = items.whole(store, [one]), store.settings.review_lock
-        make = partial(review.take, item, analyst=analyst, lock=lock, event_id=event_id, is_again=is_again)
+        make = partial(actions.take, item, analyst=analyst, lock=lock, event_id=event_id, is_again=is_again)
         with being_taken.claim(item.item_id) as is_own:
             if not is_own:
                 continue
             try:
                 event = verdicts.record_one(store, item, event_id, make)
-            except review.TakenError:  # somebody was faster
+            except actions.TakenError:  # somebody was faster
                 continue
         # If the form is sent again, the event is the earlier one, perhaps of another item.
         return next((other for other in others if event.item_id in other.item.names), one)
@@ -214,7 +214,7 @@ def _give_back(store: Store, one: Queued, analyst: str, event_id: str) -> None:
     (item,), id_ = items.whole(store, [one]), hashlib.sha256(f"{event_id} released".encode()).hexdigest()[:32]
     # The lock may have expired in the meantime, and somebody else may hold the item.
     with suppress(FraudlakeError):
-        verdicts.record_one(store, item, id_, partial(review.release, item, analyst=analyst, event_id=id_))
+        verdicts.record_one(store, item, id_, partial(actions.release, item, analyst=analyst, event_id=id_))
 
 
 def _refuse(queued: list[Queued], analyst: str, chosen: QueueFilter) -> NoReturn:

@@ -13,7 +13,7 @@ from fraudlake_desk import list_entries, rules
 from fraudlake_desk.documents import charts
 from fraudlake_desk.documents.letters import shown
 from fraudlake_desk.lookup.money import amount
-from fraudlake_desk.review import review
+from fraudlake_desk.review import event_log
 from fraudlake_desk.web import forms
 from fraudlake_desk.web.errors import MissingError, PageError
 from fraudlake_desk.web.names import segment
@@ -61,7 +61,7 @@ def routes(site: Site) -> list[Route]:
             notice=_ended(request, listed),
             entries=[one for one in listed if one.is_open],
             closed=[one for one in listed if not one.is_open][:_CLOSED],
-            longest=review.LONGEST["reason"],
+            longest=event_log.LONGEST["reason"],
         )
 
     def one_rule(request: Request) -> Response:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from fraudlake_desk.review import cases, items, review, several
+from fraudlake_desk.review import actions, cases, items, several
 from fraudlake_desk.review.event import Event, Verdict
 from fraudlake_desk.web import forms
 from fraudlake_desk.web.case_page import ASIDE
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from fraudlake.errors import FraudlakeError
     from fraudlake.lake.store import Store
     from fraudlake_desk.review.item import Item
+    from fraudlake_desk.review.item_state import State
     from fraudlake_desk.review.items import Queued
-    from fraudlake_desk.review.review import State
     from fraudlake_desk.review.several import Make, Outcomes
     from fraudlake_desk.web.forms import Fields
     from fraudlake_desk.web.site import Site
@@ -92,17 +92,17 @@ def _make(store: Store, analyst: str, chosen: Iterable[Item], fields: Fields) ->
     lock = store.settings.review_lock
 
     def take(item: Item, before: State, id_: str) -> Event:
-        return review.take(item, before, analyst, lock, id_)
+        return actions.take(item, before, analyst, lock, id_)
 
     def release(item: Item, before: State, id_: str) -> Event:
-        return review.release(item, before, analyst, id_)
+        return actions.release(item, before, analyst, id_)
 
     def set_aside(item: Item, before: State, id_: str) -> Event:
         time_ = datetime.combine(until, time(), UTC) if until else None
-        return review.set_aside(item, before, analyst, ASIDE[act], id_, reason, note, time_, assignee)
+        return actions.set_aside(item, before, analyst, ASIDE[act], id_, reason, note, time_, assignee)
 
     def decide(verdict: Verdict, item: Item, before: State, id_: str) -> Event:
-        return review.decide(item, before, analyst, verdict, id_, None, reason, note)
+        return actions.decide(item, before, analyst, verdict, id_, None, reason, note)
 
     if act == "fraud":
         return several.all_fraud(store, chosen, analyst, reason, note)

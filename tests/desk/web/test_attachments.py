@@ -11,7 +11,7 @@ from httpx2 import Response
 
 from fraudlake.lake.local_store import LocalStore
 from fraudlake_desk.documents import document, dossier
-from fraudlake_desk.review import attachments, matters, review
+from fraudlake_desk.review import attachments, event_log, matters
 from fraudlake_desk.web.role import Role
 from tests.desk import small_lake
 from tests.desk.page import Page
@@ -43,7 +43,7 @@ def test_a_file_is_attached_and_given_back_byte_for_byte_as_a_download(browse: O
     assert answer.headers["content-disposition"] == "attachment; filename*=UTF-8''answer.pdf"
     assert answer.headers["content-type"] == "application/octet-stream"
     assert answer.headers["x-content-type-options"] == "nosniff"
-    (event,) = review.read_events(store)
+    (event,) = event_log.read_events(store)
     assert event.file_hash == hashlib.sha256(CONTENT).hexdigest() and event.note == "from the bank"
     assert event.file_size == len(CONTENT) and event.day == small_lake.DAY
 
@@ -62,7 +62,7 @@ def test_a_form_that_is_sent_again_attaches_nothing(browse: Open, store: LocalSt
     for _ in range(2):
         answer = browser.post(ATTACH, data=form, files={"file": ("a.txt", b"a")})
         assert answer.status_code == 200 and "The file is attached." in answer.text
-    assert len(review.read_events(store)) == 1
+    assert len(event_log.read_events(store)) == 1
 
 
 def test_a_changed_file_is_refused_on_a_page(browse: Open, root: Path) -> None:
@@ -90,7 +90,7 @@ def test_what_cannot_be_attached_is_refused_in_a_line(
 ) -> None:
     answer = upload(browse(), name, content)
     assert answer.status_code == status and message in answer.text
-    assert not (root / "attachments").exists() and review.read_events(store) == []
+    assert not (root / "attachments").exists() and event_log.read_events(store) == []
 
 
 def test_only_forms_of_analysts_and_of_this_desk_are_taken_and_only_here(browse: Open, store: LocalStore) -> None:
@@ -104,7 +104,7 @@ def test_only_forms_of_analysts_and_of_this_desk_are_taken_and_only_here(browse:
     reader = browse("rita", Role.READER)
     assert 'type="file"' not in reader.get(CASE).text
     assert reader.post(ATTACH, data=form, files=file).status_code == 403
-    assert review.read_events(store) == []
+    assert event_log.read_events(store) == []
 
 
 def test_readers_download_and_a_file_is_found_by_its_own_item_only(browse: Open) -> None:
@@ -118,7 +118,7 @@ def test_readers_download_and_a_file_is_found_by_its_own_item_only(browse: Open)
 def test_the_dossier_lists_files_with_their_hashes(browse: Open, store: LocalStore) -> None:
     upload(browse(), HOSTILE)
     made = document.render(dossier.dossier(store, "alert2"), small_lake.NOON)
-    (event,) = review.read_events(store)
+    (event,) = event_log.read_events(store)
     ((number, _, by, file, size, hash_),) = Page(made).blocks["Attached files"].rows[1:]
     assert (number, by, size, hash_) == ("1", "anna", str(len(CONTENT)), event.file_hash)
     assert file == HOSTILE.replace("\u202e", "⟨U+202E⟩")

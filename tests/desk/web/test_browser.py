@@ -21,7 +21,7 @@ from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake.tables import SILVER_REVIEW_EVENTS
 from fraudlake_desk import rules
-from fraudlake_desk.review import review
+from fraudlake_desk.review import event_log
 from tests.desk import small_lake
 
 AXE = next(Path(axe_playwright_python.__file__).parent.rglob("axe.min.js"))
@@ -157,7 +157,7 @@ def test_keys_save_a_note_and_find_what_has_a_name(desk: Any, window: Any, root:
     page.keyboard.press("Escape")
     page.keyboard.press("s")
     expect(page.locator("#notices")).to_contain_text("The note is saved.")
-    kinds = [(event.kind, event.note) for event in review.read_events(LocalStore(Settings(lake=root)))]
+    kinds = [(event.kind, event.note) for event in event_log.read_events(LocalStore(Settings(lake=root)))]
     assert kinds == [("taken", None), ("noted", "no answer yet")]
 
 
@@ -398,7 +398,7 @@ def test_several_items_are_chosen_by_boxes_and_taken_at_once(desk: Any, window: 
     expect(page.locator("td:has-text('yours until')")).to_have_count(2)
     page.click("main >> text=Queue")
     expect(page.locator(".chip.mine")).to_have_count(2)
-    assert len(review.read_events(LocalStore(Settings(lake=root)))) == 2
+    assert len(event_log.read_events(LocalStore(Settings(lake=root)))) == 2
 
 
 def test_each_verdict_exists_once_or_not_at_all_if_the_desk_is_killed(desk: Any, root: Path) -> None:

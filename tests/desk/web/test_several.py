@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.lake.store import Store
 from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS, Table
-from fraudlake_desk.review import chain, items, matters, review, several, verdicts
+from fraudlake_desk.review import actions, chain, event_log, item_state, items, matters, several, verdicts
 from fraudlake_desk.review.event import Event
 from fraudlake_desk.review.item import Item
 from fraudlake_desk.web.role import Role
@@ -37,7 +37,7 @@ def outcomes(page: str) -> list[tuple[str, str]]:
 
 
 def written(store: Store) -> list[tuple[str, str, str | None]]:
-    return [(event.item_id, event.kind, event.verdict) for event in review.read_events(store)]
+    return [(event.item_id, event.kind, event.verdict) for event in event_log.read_events(store)]
 
 
 def labels(store: Store) -> dict[str, bool]:
@@ -61,7 +61,7 @@ def test_the_page_says_of_each_item_what_happened_and_never_that_all_is_done(bro
     assert three[0] == "not done" and three[1].startswith("bert decided on alert3 at")
     assert five == ("not done", "it is not in this queue any more: it was forgotten, replaced or merged")
     assert [name for name, *_ in written(store)[2:]] == ["alert1", "drawn8"]
-    assert chain.verify(review.read_events(store)).faults == []
+    assert chain.verify(event_log.read_events(store)).faults == []
 
 
 def test_a_case_that_was_merged_is_refused_and_the_whole_one_is_decided_on_with_its_payments(
@@ -98,7 +98,7 @@ def test_verdicts_on_several_items_are_labels_and_fraud_is_all_that_raised_a_cas
     assert act(browser, "genuine", "drawn8", "alert3") == [("done", "decided: genuine")] * 2
     assert act(browser, "unsure", "alert4") == [("done", "decided: unsure")]
     assert labels(store) == {"1-4": True, "2-4": True, "8-3": False, "8-4": False, "3-4": False}
-    amounts = {event.item_id: event.fraud_amount for event in review.read_events(store) if event.fraud_ids}
+    amounts = {event.item_id: event.fraud_amount for event in event_log.read_events(store) if event.fraud_ids}
     assert amounts == {"alert1": 700.0, "alert2": 800.0}
     assert [commits(store, table) for table in (SILVER_REVIEW_EVENTS, SILVER_VERDICTS)] == [3, 2]
 
@@ -165,8 +165,8 @@ def test_if_the_process_ends_before_the_labels_the_events_are_there_and_a_repeti
 def test_two_names_of_one_item_are_one_event(store: LocalStore) -> None:
     case = items.require(store, "alert1")
 
-    def note(item: Item, before: review.State, id_: str) -> Event:
-        return review.set_aside(item, before, "ann", "noted", id_, note="seen")
+    def note(item: Item, before: item_state.State, id_: str) -> Event:
+        return actions.set_aside(item, before, "ann", "noted", id_, note="seen")
 
     outcomes = several.carry_out(store, {"alert1": case, "the same": case}, "f", ["note"], note)
     assert outcomes["alert1"] == outcomes["the same"] and len(written(store)) == 1

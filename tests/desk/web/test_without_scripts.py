@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, expect
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake_desk import rules
-from fraudlake_desk.review import review
+from fraudlake_desk.review import event_log
 from fraudlake_desk.review.event import Event
 from tests.desk import small_lake
 
@@ -36,7 +36,7 @@ def page(browser: Browser, desk: Any) -> Iterator[Page]:
 
 
 def events(root: Path) -> list[Event]:
-    return review.read_events(LocalStore(Settings(lake=root)))
+    return event_log.read_events(LocalStore(Settings(lake=root)))
 
 
 @pytest.fixture
