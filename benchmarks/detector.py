@@ -51,7 +51,7 @@ def main() -> None:
         max_out_of_orderness="10 seconds",
     )
     lake, flink = prepared(options.work, settings, options.rows, options.accounts, options.rate)
-    rules = [rule for rule, _ in rule_file.read(options.rules)] if options.rules else lake.settings.known_rules
+    rules = [rule for rule, _ in rule_file.read(options.rules)] if options.rules else lake.settings.rules
     flagged = lake.spark.read.parquet(str(flink)).where("alert").count()
     for _ in range(options.runs):
         figures = measure(lake, rules, options.files_per_batch, options.warm_up)

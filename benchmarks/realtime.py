@@ -147,7 +147,7 @@ def run(values: dict[str, Any], micro_batches: bool, file: Path | None) -> None:
     """The query, in a separate process."""
     settings = Settings(**values)
     beside = rule_file.read(file) if file else []
-    evaluated = (*settings.known_rules, *(rule for rule, _ in beside))
+    evaluated = (*settings.rules, *(rule for rule, _ in beside))
     chosen = rules.choose((rule, "live", None) for rule in evaluated)
     if not micro_batches:
         lane.run(settings, chosen, progress=lambda totals: print(json.dumps(totals.as_json()), flush=True))
@@ -197,7 +197,7 @@ def alerts(broker: Broker) -> list[tuple[tuple[str, str], float]]:
         data = event["data"]
         appended = datetime.fromisoformat(event["transactiontime"]).timestamp() * 1000
         found.append(
-            ((data["small_transaction_id"], data["transaction_id"]), message.timestamp()[1] - appended),
+            (tuple(part["transaction_id"] for part in data["evidence"]), message.timestamp()[1] - appended),
         )
     return found
 

@@ -203,8 +203,8 @@ def beyond_limits(rows: list[oracle.Row]) -> set[tuple[str, ...]]:
 
 def raised_by(event: dict[str, str]) -> tuple[str, ...]:
     """The rule of an alert and its transactions: of a threshold the last one."""
-    small = [event["small_transaction_id"]] if event["kind"] == "small_then_large" else []
-    return (event["rule"], *small, event["transaction_id"])
+    pair = event["evidence"] if event["kind"] == "small_then_large" else event["evidence"][-1:]
+    return (event["rule"], *(part["transaction_id"] for part in pair))
 
 
 def until_raised(broker: Broker, truth: set[tuple[str, ...]]) -> dict[str, dict[str, str]]:

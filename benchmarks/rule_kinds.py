@@ -77,7 +77,7 @@ def main() -> None:
         rules[name] = ThresholdRule.model_validate(threshold)
     flinks = {} if options.flink is None else in_flink(options, parquet, queries)
     for _ in range(2):  # Spark's own code is compiled by then
-        ours(lake, [*Settings().known_rules])
+        ours(lake, [*Settings().rules])
     for name, rule in rules.items():
         first, second = ours(lake, [rule]), ours(lake, [rule])
         figures = {"rule": name, "first": first, "second": second}
@@ -113,7 +113,7 @@ def ours(lake: Any, rules: list[Rule]) -> dict[str, int]:
 
 def numbered(index: int, rules: dict[str, Rule]) -> Rule:
     """Return the tutorial's rule, and then rules of each kind in turn, with names of their own."""
-    kinds: list[Rule] = [*Settings().known_rules, *rules.values()]
+    kinds: list[Rule] = [*Settings().rules, *rules.values()]
     return kinds[index % len(kinds)].model_copy(update={"name": f"rule_{index}"})
 
 

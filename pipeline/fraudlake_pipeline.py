@@ -2,7 +2,7 @@
 
 Lakeflow runs it in a workspace (``resources/declarative.pipeline.yml``), ``spark-pipelines`` anywhere else. It reads
 the table that ``fraudlake.bronze`` names, which ``fraudlake ingest`` fills. Rules and the lake's definition come from
-the pipeline's configuration (``fraudlake.within``, ``fraudlake.columns``): code that defines tables collects no rows.
+the pipeline's configuration (``fraudlake.rules``, ``fraudlake.columns``): code that defines tables collects no rows.
 Unlike the jobs it takes a producer's own ``transaction_id`` as often as it lands.
 """
 
@@ -16,12 +16,14 @@ from fraudlake.detection import alerts
 from fraudlake.errors import UsageError
 from fraudlake.gold import GROUPED
 from fraudlake.gold.aggregate import GroupAggregate
+from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.silver import transactions
 
 spark = SparkSession.active()
 BRONZE = spark.conf.get("fraudlake.bronze")
-NAMES = ("small_below", "large_above", "within", *settings.DEFINITION)
-SETTINGS = settings.load(**{name: spark.conf.get(f"fraudlake.{name}", None) for name in NAMES})
+NAMES = ("rules", *settings.DEFINITION)
+SETTINGS = settings.load(**{name: spark.conf.get(f"fraudlake.{name}", None) or None for name in NAMES})
+PAIRS = [rule for rule in SETTINGS.rules if isinstance(rule, SmallThenLargeRule)]
 LANDED = spark.readStream.option("skipChangeCommits", "true").table(BRONZE)
 
 DECLARED = tables.with_declared(tables.BRONZE_TRANSACTIONS, SETTINGS.columns).column_names
@@ -58,7 +60,7 @@ def _view(aggregate: GroupAggregate) -> None:
     @dp.materialized_view(name=aggregate.table.name, comment=aggregate.table.row)
     def view() -> DataFrame:
         days, alerted = spark.read.table("silver_transactions"), spark.read.table("silver_alerts")
-        return aggregate.compute(days, alerted, SETTINGS.active_rules)
+        return aggregate.compute(days, alerted, PAIRS)
 
 
 for each in GROUPED:

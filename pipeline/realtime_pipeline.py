@@ -1,8 +1,8 @@
 """The fast lane as a declarative pipeline: from topic to topic in the real-time mode of Lakeflow, serverless too.
 
 Lakeflow runs it in a workspace (``resources/continuous/realtime_pipeline.pipeline.yml``). Everything comes from the
-pipeline's configuration, the rules too (``fraudlake.rules``, or ``small_below``, ``large_above`` and ``within``): code
-that defines a flow collects no rows, so it cannot read the lake's.
+pipeline's configuration, the rules too (``fraudlake.rules``): code that defines a flow collects no rows, so it cannot
+read the lake's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fraudlake_lane import alerts, messages, neighbours, rules, session
 spark = SparkSession.active()
 NAMES = (
     *("catalog", "schema", "bootstrap_servers", "topic", "fast_alerts_topic", "kafka_secret", "realtime_batch"),
-    *("small_below", "large_above", "within", "rules", "payload", "columns", "shuffle_partitions"),
+    *("rules", "payload", "columns", "shuffle_partitions"),
 )
 SETTINGS = secret.with_kafka_options(
     settings.load(**{name: spark.conf.get(f"fraudlake.{name}", None) or None for name in NAMES})
@@ -30,7 +30,7 @@ SETTINGS = secret.with_kafka_options(
 if SETTINGS.bootstrap_servers is None or SETTINGS.fast_alerts_topic is None:
     raise UsageError("the fast lane needs brokers and a topic for its alerts: deploy with --var fast_alerts_topic=NAME")
 messages.require_flinks(SETTINGS)
-RULES = rules.choose((rule, "live", None) for rule in SETTINGS.known_rules)
+RULES = rules.choose((rule, "live", None) for rule in SETTINGS.rules)
 for name, reason in RULES.refused.items():
     print(f"{name} runs in 'fraudlake detect' only: {reason}")
 

@@ -16,9 +16,9 @@ from fraudlake_cli.command import metavar
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
 _HEAD = """# Settings
 
-Every setting, as its field declares it; `make reference` writes this page. A flag (`--large-above 300`) overrides the
-environment (`FRAUDLAKE_LARGE_ABOVE=300`), which overrides `fraudlake.toml` in the working folder or `--config FILE`
-(`large_above = 300`), which overrides the default. A setting marked *lake* is part of the
+Every setting, as its field declares it; `make reference` writes this page. A flag (`--max-amount 300`) overrides the
+environment (`FRAUDLAKE_MAX_AMOUNT=300`), which overrides `fraudlake.toml` in the working folder or `--config FILE`
+(`max_amount = 300`), which overrides the default. A setting marked *lake* is part of the
 [definition](../how-to/operations.md#what-a-lake-is) that a lake records. One marked *secret* is never shown and
 has no flag.
 """

@@ -33,8 +33,9 @@ def alerted(tmp_path: Path) -> Path:
     """A lake with an alert for each name, whose account and id it is, and a quarantined row for each as its reason."""
     root = plain_lake.make(tmp_path / "it's; a lake")
     alerts = (
-        {"alert_id": name, "account_id": name, "rule": name, "small_transaction_id": name, "transaction_id": name}
-        | {"timestamp": NOON, "small_timestamp": NOON, "explanation": name}
+        {"alert_id": name, "account_id": name, "rule": name, "rule_version": 1, "transaction_id": name}
+        | {"timestamp": NOON, "explanation": name, "entity": "account", "entity_key": name, "measures": []}
+        | {"evidence": [{"variable": name, "transaction_id": name, "timestamp": NOON}]}
         for name in NAMES
     )
     plain_lake.fill(root, tables.SILVER_ALERTS, *alerts)

@@ -19,13 +19,14 @@ pytestmark = pytest.mark.stream
 
 def test_the_tutorials_transactions_alert_for_accounts_2_4_and_3_in_that_order(main_job: Any) -> None:
     alerts = main_job.spark.sql(
-        "SELECT account_id, small_amount, amount, seconds_between FROM silver_alerts "
+        "SELECT account_id, evidence.amount, measures.seconds_between FROM silver_alerts "
         "WHERE timestamp < '2000-01-01' ORDER BY timestamp"
     )
-    found = [
-        (row["account_id"], row["small_amount"], row["amount"], row["seconds_between"]) for row in alerts.collect()
+    assert [tuple(row) for row in alerts.collect()] == [
+        ("2", [0.5, 600.0], "0.001"),
+        ("4", [0.1, 520.0], "0.001"),
+        ("3", [0.75, 800.0], "0.001"),
     ]
-    assert found == [("2", 0.5, 600.0, 0.001), ("4", 0.1, 520.0, 0.001), ("3", 0.75, 800.0, 0.001)]
 
 
 def test_our_alerts_are_those_that_flink_listed(main_job: Any) -> None:
@@ -59,8 +60,8 @@ def test_a_second_run_adds_no_row(main_job: Any) -> None:
 def test_alerts_explain_themselves(main_job: Any) -> None:
     row = main_job.read(tables.SILVER_ALERTS).orderBy("timestamp").first()
     assert row["explanation"] == (
-        "Account 2 paid 0.50 and, 0.001 s later, 600.00 at 1970-01-01 00:00:01 UTC: "
-        "a small payment to test the card, then a large one."
+        "Account 2: SMALL 0.50 at 1970-01-01 00:00:01, LARGE 600.00 at 1970-01-01 00:00:01 (UTC); "
+        "seconds_between 0.001."
     )
 
 

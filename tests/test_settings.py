@@ -21,12 +21,12 @@ def test_flags_come_before_the_environment_before_the_file_before_the_defaults(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "s.toml"
-    file.write_text('small_below = 2\nlarge_above = 300\nwithin = "2 minutes"\n')
-    monkeypatch.setenv("FRAUDLAKE_SMALL_BELOW", "3")
-    monkeypatch.setenv("FRAUDLAKE_LARGE_ABOVE", "400")
-    made = settings.load(file, small_below="4")
-    assert (made.small_below, made.large_above, made.within) == (4, 400, timedelta(minutes=2))
-    assert made.buckets == 16
+    file.write_text('buckets = 2\nmax_amount = 300\ncase_gap = "2 minutes"\n')
+    monkeypatch.setenv("FRAUDLAKE_BUCKETS", "3")
+    monkeypatch.setenv("FRAUDLAKE_MAX_AMOUNT", "400")
+    made = settings.load(file, buckets="4")
+    assert (made.buckets, made.max_amount, made.case_gap) == (4, 400, timedelta(minutes=2))
+    assert made.ordering == "arrival"
 
 
 def test_a_file_in_the_working_folder_is_read(tmp_path: Path) -> None:
@@ -47,7 +47,18 @@ def test_a_file_in_the_working_folder_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_durations_are_read_as_people_write_them(text: str, seconds: float) -> None:
-    assert settings.load(within=text).within == timedelta(seconds=seconds)
+    assert settings.load(case_gap=text).case_gap == timedelta(seconds=seconds)
+
+
+def test_a_new_lake_has_the_tutorials_rule() -> None:
+    [rule] = settings.load().rules
+    assert rule.model_dump(exclude={"entity"}) == {
+        "kind": "small_then_large",
+        "name": "small_then_large",
+        "small_below": 1.0,
+        "large_above": 500.0,
+        "within": "60 s",
+    }
 
 
 def test_rules_of_the_file_replace_the_single_one(tmp_path: Path) -> None:
@@ -56,14 +67,14 @@ def test_rules_of_the_file_replace_the_single_one(tmp_path: Path) -> None:
         '[[rules]]\nname = "a"\nsmall_below = 1\nlarge_above = 500\nwithin = "60 s"\n'
         '[[rules]]\nname = "b"\nsmall_below = 5\nlarge_above = 50\nwithin = "10 s"\n'
     )
-    assert [rule.name for rule in settings.load(file).active_rules] == ["a", "b"]
+    assert [rule.name for rule in settings.load(file).rules] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         ({"buckets": "0"}, "--buckets = '0': input should be greater than or equal to 1"),
-        ({"within": "soon"}, "--within = 'soon': must be a duration such as '10 seconds', '500 ms' or '2 hours'"),
+        ({"case_gap": "soon"}, "--case-gap = 'soon': must be a duration such as '10 seconds', '500 ms' or '2 hours'"),
         ({"trigger": "often"}, "--trigger = 'often': input should be 'available-now' or 'continuous'"),
         ({"timestamp_floor": "2026-13-45"}, "--timestamp-floor = '2026-13-45': must be a day such as '2026-03-07'"),
         ({"file_events": "notifications"}, "--file-events = 'notifications': input should be 'off' or 'managed'"),
@@ -73,16 +84,16 @@ def test_rules_of_the_file_replace_the_single_one(tmp_path: Path) -> None:
             {"fast_alerts_topic": "fraud-events", "bootstrap_servers": "a:9092"},
             "--fast-alerts-topic 'fraud-events' is the topic of transactions: name another",
         ),
-        ({"large_above": "inf"}, "--large-above = 'inf': input should be a finite number"),
-        ({"small_below": "nan"}, "--small-below = 'nan': input should be a finite number"),
-        ({"within": "9" * 30 + " days"}, f"--within = '{'9' * 30} days': must not be longer than 36500 days"),
+        ({"max_amount": "inf"}, "--max-amount = 'inf': input should be a finite number"),
+        ({"max_amount": "nan"}, "--max-amount = 'nan': input should be a finite number"),
+        ({"case_gap": "9" * 30 + " days"}, f"--case-gap = '{'9' * 30} days': must not be longer than 36500 days"),
         (
             {"target_file_size": "9999999t"},
             "--target-file-size = '9999999t': must be a size such as '512k', '128m' or '2g'",
         ),
         ({"cluster_growth": "-0.1"}, "--cluster-growth = '-0.1': input should be greater than or equal to 0"),
         ({"columns": "[" * 100_000}, f"--columns = '{'[' * 100_000}': must be JSON"),
-        ({"small_below": "600"}, "small_below (600) must not exceed large_above (500)"),
+        ({"small_below": "600"}, "--small-below: there is no setting 'small_below'"),
     ],
 )
 def test_a_wrong_flag_is_one_line_with_its_value_and_what_is_allowed(flags: dict[str, str], message: str) -> None:
@@ -98,8 +109,8 @@ def test_a_wrong_value_in_the_environment_is_named_as_such(monkeypatch: pytest.M
 
 
 def test_an_unknown_variable_of_ours_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FRAUDLAKE_SMALL_BELLOW", "2")
-    with pytest.raises(UsageError, match="variable FRAUDLAKE_SMALL_BELLOW: there is no such setting"):
+    monkeypatch.setenv("FRAUDLAKE_BUKKETS", "2")
+    with pytest.raises(UsageError, match="variable FRAUDLAKE_BUKKETS: there is no such setting"):
         settings.load()
 
 
@@ -386,7 +397,7 @@ texts = (
 
 @pytest.mark.slow
 @given(st.sampled_from(sorted(settings.Settings.model_fields)), texts)
-@example("within", "9" * 400 + " d")
+@example("case_gap", "9" * 400 + " d")
 @example("interval", "99999999999999 days")
 @example("starting_offsets", '{"t": ' * 100_000)
 @hypothesis.settings(max_examples=200)
@@ -397,7 +408,7 @@ def test_any_text_of_any_setting_is_settings_or_one_line(name: str, text: str) -
         assert len(str(refused).splitlines()) == 1
     else:
         assert made.target_file_bytes < 2**63
-        assert all(math.isfinite(rule.large_above) for rule in made.active_rules)
+        assert math.isfinite(made.max_amount)
         assert datetime(2026, 3, 7) - made.retention < datetime(2026, 3, 7) + made.max_ahead
 
 

@@ -50,8 +50,12 @@ def detected(lake: Any, *batches: list[Row]) -> list[tuple[str, str]]:
     for rows in batches:
         land(lake, rows)
         stream.run(lake, detect.streams(lake), "available-now")
-    columns = "small_transaction_id, transaction_id"
     pairs = lake.store.query(
-        f"SELECT {columns} FROM {tables.SILVER_ALERTS.name} WHERE kind = 'small_then_large'", tables.SILVER_ALERTS
+        f"SELECT evidence FROM {tables.SILVER_ALERTS.name} WHERE kind = 'small_then_large'", tables.SILVER_ALERTS
     )
-    return sorted(tuple(row.values()) for row in pairs.to_pylist())
+    return sorted(ids_of(row["evidence"]) for row in pairs.to_pylist())
+
+
+def ids_of(evidence: Iterable[Any]) -> tuple[str, ...]:
+    """The ids of an alert's transactions."""
+    return tuple(part["transaction_id"] for part in evidence)

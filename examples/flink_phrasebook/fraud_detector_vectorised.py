@@ -38,7 +38,7 @@ def main(spark: SparkSession, folder: Path) -> None:
         F.col("timestamp").alias("position"),
     )
     output = alerts.alerts(alerts.detector_output(silver, settings.load(buckets=2)))
-    shown = ("timestamp", "account_id", "small_amount", "amount", "seconds_between")
+    shown = ("timestamp", "account_id", "amount", "explanation")
     console.print_stream(output.select(*shown), folder / "checkpoint")
 
 

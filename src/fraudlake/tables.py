@@ -232,15 +232,15 @@ BRONZE_FAST_ALERTS = Table(
     alert_id STRING id of the alert, the same in both lanes; null if the message is not a fast alert
     rule STRING name of the rule
     account_id STRING account that paid
-    transaction_id STRING the transaction that completed the alert: the large one
+    transaction_id STRING the transaction that completed the alert
     timestamp TIMESTAMP its event time (UTC)
     amount DOUBLE its amount, in account currency
-    small_transaction_id STRING the small transaction before it; null, as the next two, for other kinds of rule
-    small_timestamp TIMESTAMP its event time (UTC)
-    small_amount DOUBLE its amount, in account currency
+    kind STRING kind of the rule: small_then_large or threshold
+    first_transaction_id STRING the first transaction of its evidence
+    first_timestamp TIMESTAMP its event time (UTC)
     rule_version BIGINT version of the rule; null if the lane does not know it
     detected_at TIMESTAMP when the lane evaluated the rule (UTC); null if its Spark does not say
-    transaction_partition INT partition of the large transaction's message, in the topic of transactions
+    transaction_partition INT partition of the last transaction's message, in the topic of transactions
     transaction_offset BIGINT its offset there
     transaction_appended_at TIMESTAMP Kafka's time of that message (UTC)
     appended_at TIMESTAMP Kafka's time of the alert's message (UTC); the latency ends here
@@ -289,21 +289,17 @@ SILVER_ALERTS = Table(
     alert_id STRING id made from the rule, and the first and the last transaction
     rule STRING name of the rule
     account_id STRING account that paid
-    transaction_id STRING the transaction that completed the alert: the large one
+    transaction_id STRING the transaction that completed the alert
     timestamp TIMESTAMP its event time (UTC)
     amount DOUBLE its amount, in account currency
-    small_transaction_id STRING the small transaction before it; null, as the next three, for other kinds of rule
-    small_timestamp TIMESTAMP its event time (UTC)
-    small_amount DOUBLE its amount, in account currency
-    seconds_between DOUBLE seconds from the small to the large one, in event time
     explanation STRING the alert as a sentence
     detected_at TIMESTAMP when the detector raised it (UTC)
-    kind STRING small_then_large, threshold, pattern or model; null, as the next two, in alerts of version 0.1.0
+    kind STRING small_then_large, threshold, pattern or model
     evidence {EVIDENCE} its transactions in order, with the rule's name for each; at most 100, the first and last 50
     measures MAP<STRING,STRING> values that the rule computed; evidence_rows: number of all rows if some are left out
-    rule_version BIGINT version of the rule in silver_rules; null in alerts from before there were any
+    rule_version BIGINT version of the rule in silver_rules
     evidence_columns ARRAY<MAP<STRING,STRING>> for each transaction of evidence, further columns that the rule reads
-    entity STRING what the rule is by: account, or an entity of [entities]; null, as the next one, in older alerts
+    entity STRING what the rule is by: account, or an entity of [entities]
     entity_key STRING its key: the account, or the value of the column; a JSON object if it has several columns
     """,
     properties=_STREAMED,

@@ -35,7 +35,6 @@ KAFKA = (
     "kafka_secret",
 )
 MODEL = ("model_name", "experiment")
-RULES = ("small_below", "large_above", "within")
 
 
 @dataclass

@@ -135,7 +135,7 @@ def _cases_by_rules(store: Store, window: Window) -> Iterator[tuple[list[str], i
 
 
 def _per_day(store: Store, table: tables.Table, window: Window) -> dict[tuple[str, int, date], int]:
-    columns = "rule, coalesce(rule_version, 1) AS version, CAST(timestamp AS DATE) AS day"
+    columns = "rule, rule_version AS version, CAST(timestamp AS DATE) AS day"
     of_days = f"SELECT {columns} FROM {table.name} WHERE {window.times}"
     rows = store.query(
         f"SELECT rule, version, day, count(*) AS alerts FROM ({of_days}) alerts GROUP BY rule, version, day", table

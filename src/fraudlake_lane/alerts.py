@@ -11,8 +11,10 @@ from pyspark.sql import functions as F
 from fraudlake.bronze.calendar import MICROSECOND
 from fraudlake.delivery import event
 from fraudlake.detection import alerts
+from fraudlake.entity import ACCOUNT
+from fraudlake.rules.kinds import small_then_large
 from fraudlake.silver import transactions
-from fraudlake_lane import messages, thresholds
+from fraudlake_lane import evidence, messages, thresholds
 from fraudlake_lane.neighbours import LATENESS
 
 if TYPE_CHECKING:
@@ -41,19 +43,14 @@ _OUTPUT = {
     "transaction_id": "string",
     "time": "bigint",
     "amount": "double",
-    "small_transaction_id": "string",
-    "small_time": "bigint",
-    "small_amount": "double",
     "kind": "string",
     "first_transaction_id": "string",
     "evidence": "string",
     "columns": "string",
     "measures": "string",
     "explanation": "string",
-    "entity": "string",  # null, as the next one: every rule here is by account
-    "entity_key": "string",
 }
-"""The columns of the detector's output, from which alerts are made."""
+"""The columns of the detector's output that differ from alert to alert of an account."""
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
 
 
@@ -92,7 +89,8 @@ def events(
     if rules.thresholds:
         rows = _with_windows(rows, rules, since, count)
     raised = [*map(_of_pair, rules.pairs), *map(_of_window, rules.thresholds)]
-    output = rows.select("account_id", F.inline(F.concat(*raised))).withColumn("is_shadow", F.lit(False))
+    of_account = {"is_shadow": F.lit(False), "entity": F.lit(ACCOUNT), "entity_key": F.col("account_id")}
+    output = rows.select("account_id", F.inline(F.concat(*raised))).withColumns(of_account)
     return _as_messages(alerts.alerts(output, columns=PLACE).withColumn("detected_at", clock()))
 
 
@@ -158,7 +156,7 @@ def _with_windows(rows: DataFrame, rules: LaneRules, since: datetime | None, cou
 def _of_window(threshold: LaneRule[ThresholdRule]) -> Column:
     """Return the alerts of a threshold, as an array of structs in the columns of the detector's output."""
     raised = thresholds.raised(threshold.rule, *map(F.col, ("account_id", "rows", "current", "due", "gap")))
-    names = ("kind", "first_transaction_id", "evidence", "measures", "explanation")
+    names = ("first_transaction_id", "evidence", "measures", "explanation")
     return F.transform(raised, lambda alert: _alert(threshold, alert["row"], {name: alert[name] for name in names}))
 
 
@@ -173,9 +171,22 @@ def _of_pair(pair: LaneRule[SmallThenLargeRule]) -> Column:
 
 def _pair(pair: LaneRule[SmallThenLargeRule], small: Column, large: Column) -> Column:
     """Return the detector's output for two rows; null if the rule does not hold."""
-    of_small = {"first_transaction_id": small["transaction_id"]}
-    of_small |= {f"small_{name}": small[name] for name in ("transaction_id", "time", "amount")}
-    return F.when(pair.rule.is_raised(small, large), _alert(pair, large, of_small))
+    named = [*zip(small_then_large.ROLES, (small, large), strict=True)]
+    transactions = F.concat_ws(", ", *(evidence.words(role, row) for role, row in named))
+    measures = {small_then_large.MEASURE: _seconds(large["time"] - small["time"])}
+    of_pair = {
+        "first_transaction_id": small["transaction_id"],
+        "evidence": F.to_json(F.array(*(evidence.transaction(role, row) for role, row in named))),
+        "measures": evidence.as_json(measures),
+        "explanation": evidence.sentence(F.col("account_id"), transactions, measures),
+    }
+    return F.when(pair.rule.is_raised(small, large), _alert(pair, large, of_pair))
+
+
+def _seconds(microseconds: Column) -> Column:
+    """Return a time as a text of seconds, as Python writes a number; parts of a millisecond are cut off."""
+    milliseconds = (microseconds / 1000).cast("bigint")
+    return F.regexp_replace((milliseconds / 1000).cast("decimal(20,3)").cast("string"), "0{1,2}$", "")
 
 
 def _alert(
@@ -185,6 +196,7 @@ def _alert(
     known = {
         "rule": F.lit(of.rule.name),
         "rule_version": F.lit(of.version),
+        "kind": F.lit(of.rule.kind),
         **{name: transaction[name] for name in ("transaction_id", "time", "amount")},
         **further,
     }

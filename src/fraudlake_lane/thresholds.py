@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake.rules.kinds.threshold import EVIDENCE
+from fraudlake.rules.kinds.threshold import EVIDENCE, ROLE
 from fraudlake.text.durations import microseconds
 from fraudlake.windows import plus
+from fraudlake_lane import evidence
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -31,8 +32,8 @@ def raised(rule: ThresholdRule, account_id: Column, rows: Column, current: Colum
         gap: the event time, in microseconds, up to which rows may be missing; null if none is missing.
 
     Returns:
-        An array of structs: ``row``, the transaction; and as in the detector's output ``kind``,
-        ``first_transaction_id``, ``evidence``, ``measures`` and ``explanation``.
+        An array of structs: ``row``, the transaction; and as in the detector's output ``first_transaction_id``,
+        ``evidence``, ``measures`` and ``explanation``.
     """
     duration = None if rule.duration is None else microseconds(rule.duration)
 
@@ -50,7 +51,7 @@ def raised(rule: ThresholdRule, account_id: Column, rows: Column, current: Colum
         )
         return gap.isNull() | reaches
 
-    def evidence(alert: Column) -> Column:
+    def counted(alert: Column) -> Column:
         begin = F.greatest(F.size(alert["window"]) - EVIDENCE, F.lit(0)) + 1
         latest = F.slice(alert["window"], begin, F.lit(EVIDENCE))
         return F.concat(F.filter(latest, lambda other: other != alert["row"]), F.array(alert["row"]))
@@ -61,14 +62,13 @@ def raised(rule: ThresholdRule, account_id: Column, rows: Column, current: Colum
     totals = F.transform(touched, lambda alert: alert.withField("total", _total(rule, alert["window"])))
     beyond = F.filter(totals, lambda alert: rule.is_raised(alert["total"]))
     return F.transform(
-        F.transform(beyond, lambda alert: alert.withField("evidence", evidence(alert))),
+        F.transform(beyond, lambda alert: alert.withField("evidence", counted(alert))),
         lambda alert: F.struct(
             alert["row"].alias("row"),
-            F.lit(rule.kind).alias("kind"),
             F.get(alert["evidence"], F.lit(0))["transaction_id"].alias("first_transaction_id"),
-            F.to_json(F.transform(alert["evidence"], _counted)).alias("evidence"),
-            _measures(rule, alert).alias("measures"),
-            F.concat(F.lit("Account "), account_id, F.lit(": "), _story(rule, alert)).alias("explanation"),
+            F.to_json(F.transform(alert["evidence"], lambda row: evidence.transaction(ROLE, row))).alias("evidence"),
+            evidence.as_json(_measures(rule, alert)).alias("measures"),
+            evidence.sentence(account_id, _shown(alert["evidence"]), _measures(rule, alert)).alias("explanation"),
         ),
     )
 
@@ -101,39 +101,23 @@ def _sum(amounts: Column) -> Column:
     return F.aggregate(amounts, nothing, add, lambda so_far: so_far["total"] + so_far["lost"])
 
 
-def _counted(row: Column) -> Column:
-    values = (row[name].alias(name) for name in ("transaction_id", "time", "amount"))
-    return F.struct(F.lit("counted").alias("variable"), *values)
-
-
-def _values(rule: ThresholdRule, alert: Column) -> tuple[tuple[str, Column], ...]:
+def _measures(rule: ThresholdRule, alert: Column) -> dict[str, Column]:
     # As Python writes a number, without an exponent; numbers of more than 18 digits have one.
     digits = F.regexp_replace(alert["total"].try_cast("decimal(38,20)").cast("string"), r"\.?0+$", "")
     total = F.coalesce(digits, alert["total"].cast("string"))
-    return (rule.aggregate, total), ("transactions", F.size(alert["window"]).cast("string"))
+    return {rule.aggregate: total, "transactions": F.size(alert["window"]).cast("string")}
 
 
-def _measures(rule: ThresholdRule, alert: Column) -> Column:
-    members = (F.concat(F.lit(f'"{name}": '), value) for name, value in _values(rule, alert))
-    return F.concat(F.lit("{"), F.concat_ws(", ", *members), F.lit("}"))
+def _shown(transactions: Column) -> Column:
+    """Return the words of the evidence; of more than six transactions, the first and the last three."""
 
+    def words(row: Column) -> Column:
+        return evidence.words(ROLE, row)
 
-def _story(rule: ThresholdRule, alert: Column) -> Column:
-    """Describe an alert like :func:`fraudlake.detection.evidence.story`, without the account."""
-
-    def part(row: Column) -> Column:
-        # Half a cent is rounded as in Python; `format_string` rounds differently.
-        amount = F.call_function("format_number", row["amount"], F.lit("0.00"))
-        at = F.date_format(F.timestamp_micros(row["time"]), "yyyy-MM-dd HH:mm:ss")
-        return F.concat(F.lit("counted "), amount, F.lit(" at "), at)
-
-    evidence = alert["evidence"]
-    size = F.size(evidence)
+    size = F.size(transactions)
     few = F.concat(
-        F.transform(F.slice(evidence, 1, 3), part),
+        F.transform(F.slice(transactions, 1, 3), words),
         F.array(F.concat((size - 6).cast("string"), F.lit(" more"))),
-        F.transform(F.slice(evidence, F.greatest(size - 2, F.lit(1)), F.lit(3)), part),
+        F.transform(F.slice(transactions, F.greatest(size - 2, F.lit(1)), F.lit(3)), words),
     )
-    rows = F.concat_ws(", ", F.when(size > 6, few).otherwise(F.transform(evidence, part)))
-    values = F.concat_ws(", ", *(F.concat(F.lit(f"{name} "), value) for name, value in _values(rule, alert)))
-    return F.concat(rows, F.lit(" (UTC); "), values, F.lit("."))
+    return F.concat_ws(", ", F.when(size > 6, few).otherwise(F.transform(transactions, words)))

@@ -14,12 +14,14 @@ DATA = {
     "transaction_id": "b-4",
     "timestamp": "2026-03-07T00:00:01.250000Z",
     "amount": 900.5,
+    "kind": "small_then_large",
 }
+FIRST = {"transaction_id": "b-3", "timestamp": "2026-03-07T00:00:00Z"}
 EVENT = {
     "specversion": "1.0",
     "id": "0123",
     "type": "fraudlake.alert.v1",
-    "data": DATA,
+    "data": {**DATA, "evidence": [FIRST, {}]},
     "transactionpartition": 1,
     "transactionoffset": 4,
     "transactiontime": "2026-03-07T00:00:02.125Z",
@@ -31,13 +33,14 @@ def without(fields: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def test_an_event_gives_the_columns_of_the_alert_and_the_place_of_its_transaction() -> None:
-    optional = {"small_transaction_id": "b-3", "small_amount": 0.5, "rule_version": 2, "detected_at": None}
-    event = {**EVENT, "data": {**DATA, **optional, "explanation": "not needed"}}
+    optional = {"rule_version": 2, "detected_at": None}
+    event = {**EVENT, "data": {**EVENT["data"], **optional, "explanation": "not needed"}}
     assert fast_alerts.parse(json.dumps(event).encode()) == {
         **DATA,
         **optional,
         "timestamp": 1772841601250000,
-        "small_timestamp": None,
+        "first_transaction_id": "b-3",
+        "first_timestamp": 1772841600000000,
         "transaction_partition": 1,
         "transaction_offset": 4,
         "transaction_appended_at": 1772841602125000,
@@ -55,7 +58,13 @@ def test_an_event_gives_the_columns_of_the_alert_and_the_place_of_its_transactio
         ({**EVENT, "data": without(DATA, "rule")}, "data.rule is missing"),
         ({**EVENT, "data": {**DATA, "alert_id": None}}, "data.alert_id is missing"),
         ({**EVENT, "data": {**DATA, "amount": "900"}}, "data.amount does not fit"),
-        ({**EVENT, "data": {**DATA, "rule_version": 1.5}}, "data.rule_version does not fit"),
+        ({**EVENT, "data": DATA}, "data.evidence[0].transaction_id is missing"),
+        ({**EVENT, "data": {**DATA, "evidence": "b-3"}}, "data.evidence[0].transaction_id is missing"),
+        (
+            {**EVENT, "data": {**DATA, "evidence": [{**FIRST, "timestamp": "soon"}]}},
+            "data.evidence[0].timestamp does not fit",
+        ),
+        ({**EVENT, "data": {**DATA, "evidence": [FIRST], "rule_version": 1.5}}, "data.rule_version does not fit"),
         ({**EVENT, "data": {**DATA, "timestamp": "2026-02-30T00:00:00Z"}}, "data.timestamp does not fit"),
     ],
 )

@@ -482,9 +482,6 @@ _OF_PACKAGE = (
     "entities",
     "features",
     "disputes",
-    "small_below",
-    "large_above",
-    "within",
     "suppress_within",
     "max_alerts_per_minute",
 )

@@ -43,10 +43,10 @@ def test_the_pipeline_gives_the_tutorials_alerts_and_their_aggregates(tmp_path: 
     assert [row["kind"] for row in rows["silver_transactions"]] == ["chip"] * 10
     assert [row["reasons"] for row in rows["silver_quarantine"]] == [["amount_is_positive"]]
     alerts = sorted(rows["silver_alerts"], key=lambda row: row["timestamp"])
-    assert [(row["account_id"], row["small_amount"], row["amount"]) for row in alerts] == [
-        ("2", 0.5, 600.0),
-        ("4", 0.1, 520.0),
-        ("3", 0.75, 800.0),
+    assert [(row["account_id"], [part["amount"] for part in row["evidence"]]) for row in alerts] == [
+        ("2", [0.5, 600.0]),
+        ("4", [0.1, 520.0]),
+        ("3", [0.75, 800.0]),
     ]
     daily = {row["account_id"]: row["alerts"] for row in rows["gold_account_daily"]}
     assert daily == {"1": 0, "2": 1, "3": 1, "4": 1}

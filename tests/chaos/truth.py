@@ -95,8 +95,7 @@ def _expected_and_stored(
     def raised(table: str) -> list[tuple[Any, ...]]:
         raised = stored(table)
         pairs = raised[(raised.entity == "account") & (raised.kind == "small_then_large")]
-        ids = _rows(pairs, "small_transaction_id", "transaction_id")
-        return [(places.get(small), places.get(large)) for small, large in ids]
+        return [tuple(places.get(row["transaction_id"]) for row in evidence) for evidence in pairs.evidence]
 
     def raised_by_entity() -> Rows:
         raised = stored("silver_alerts")

@@ -41,14 +41,12 @@ def test_an_event_is_a_row_with_the_columns_of_silver_alerts(tmp_path: Path) -> 
         "transaction_id": "large-1",
         "timestamp": "2026-03-07 12:00:01.000000",
         "amount": 900.5,
-        "small_transaction_id": "small-1",
-        "small_timestamp": "2026-03-07 11:59:59.750000",
-        "small_amount": 0.1,
-        "seconds_between": 1.25,
         "explanation": "Konto 1 „zahlte“ 'klein', dann groß\n1",
         "detected_at": "2026-03-07 12:00:01.000000",
         "kind": "small_then_large",
-        "evidence": '[{"variable": "LARGE", "transaction_id": "large-1", '
+        "evidence": '[{"variable": "SMALL", "transaction_id": "small-1", '
+        '"timestamp": "2026-03-07T11:59:59.750000Z", "amount": 0.1}, '
+        '{"variable": "LARGE", "transaction_id": "large-1", '
         '"timestamp": "2026-03-07T12:00:01.000000Z", "amount": 900.5}]',
         "measures": '{"seconds_between": "1.25"}',
         "rule_version": 1,

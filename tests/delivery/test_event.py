@@ -23,20 +23,22 @@ def test_an_alert_is_a_cloud_event_with_its_columns_as_data() -> None:
             "transaction_id": "large-7",
             "timestamp": "2026-03-07T12:00:07.000000Z",
             "amount": 900.5,
-            "small_transaction_id": "small-7",
-            "small_timestamp": "2026-03-07T12:00:05.750000Z",
-            "small_amount": 0.1,
-            "seconds_between": 1.25,
             "explanation": "Konto a-1 „zahlte“ 'klein', dann groß\n7",
             "detected_at": "2026-03-07T12:00:07.000000Z",
             "kind": "small_then_large",
             "evidence": [
                 {
+                    "variable": "SMALL",
+                    "transaction_id": "small-7",
+                    "timestamp": "2026-03-07T12:00:05.750000Z",
+                    "amount": 0.1,
+                },
+                {
                     "variable": "LARGE",
                     "transaction_id": "large-7",
                     "timestamp": "2026-03-07T12:00:07.000000Z",
                     "amount": 900.5,
-                }
+                },
             ],
             "measures": {"seconds_between": "1.25"},
             "rule_version": 1,

@@ -45,9 +45,8 @@ def fill(store: LocalStore, payments: Iterable[Payment]) -> None:
     for one in payments:
         common = {"transaction_id": one.id, "account_id": one.account, "timestamp": one.at, "amount": one.amount}
         silver.append({**common, "date": one.at.date()})
-        alerts += [
-            {**common, "alert_id": f"{one.id} {rule}", "rule": rule, "detected_at": one.at} for rule in one.rules
-        ]
+        raised = {"rule_version": 1, "entity": "account", "entity_key": one.account, "detected_at": one.at}
+        alerts += [{**common, **raised, "alert_id": f"{one.id} {rule}", "rule": rule} for rule in one.rules]
         if one.probability is not None:
             scored.append({**common, "probability": one.probability, "scored_at": one.at, "date": one.at.date()})
     for table, rows in (

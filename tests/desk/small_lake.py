@@ -153,6 +153,7 @@ def add_terminal_case(root: Path) -> list[dict[str, Any]]:
                 {"variable": "ROW", **{key: rows[one][key] for key in ("transaction_id", "timestamp", "amount")}}
                 for one in ("0-4", name)
             ],
+            "rule_version": 1,
             "entity": "terminal",
             "entity_key": "T0",
         }

@@ -15,7 +15,7 @@ from fraudlake.detection.alerts import alert_id
 from tests import oracle
 from tests.conftest import FLINK
 from tests.oracle import Row
-from tests.transactions import MARCH_7, SECOND, detected
+from tests.transactions import MARCH_7, SECOND, detected, ids_of
 
 pytestmark = pytest.mark.stream
 
@@ -102,18 +102,16 @@ def test_several_rules_are_applied_in_one_pass_and_named(lake: Any) -> None:
     opened = lake(rules=rules)
     steps_of_1 = [(0, 0.5), (30, 600.0), (100, 0.05), (400, 900.0), (500, 0.05), (520, 900.0)]
     detected(opened, [Row("1", MARCH_7 + s * SECOND, amount, position=i) for i, (s, amount) in enumerate(steps_of_1)])
-    columns = "rule, small_transaction_id, transaction_id, alert_id"
-    alerts = opened.store.query(
-        f"SELECT {columns} FROM {tables.SILVER_ALERTS.name} ORDER BY transaction_id, rule", tables.SILVER_ALERTS
-    )
-    rows = [tuple(row.values()) for row in alerts.to_pylist()]
-    assert [row[:3] for row in rows] == [
+    rows = opened.store.query(
+        f"SELECT * FROM {tables.SILVER_ALERTS.name} ORDER BY transaction_id, rule", tables.SILVER_ALERTS
+    ).to_pylist()
+    assert [(row["rule"], *ids_of(row["evidence"])) for row in rows] == [
         ("small_then_large", "part-0-0", "part-0-1"),
         ("tiny_then_huge", "part-0-2", "part-0-3"),
         ("small_then_large", "part-0-4", "part-0-5"),
         ("tiny_then_huge", "part-0-4", "part-0-5"),
     ]
-    assert len({row[3] for row in rows}) == 4
+    assert len({row["alert_id"] for row in rows}) == 4
 
 
 def test_ids_of_alerts_differ_whatever_a_producers_ids_hold(spark: Any) -> None:

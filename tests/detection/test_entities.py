@@ -66,8 +66,7 @@ def settings(rules: Iterable[dict[str, Any]], **others: Any) -> Settings:
 
 
 def evaluator(of: Settings) -> Evaluator:
-    rules = [rule for rule in of.known_rules if rule in of.rules]
-    return Evaluator.of(of, RuleSet.of(rules).versions)
+    return Evaluator.of(of, RuleSet.of(of.rules).versions)
 
 
 def packed(of: Evaluator, rows: list[Paid], hashed: Callable[[Any], int]) -> dict[int, pa.Table]:
@@ -136,10 +135,9 @@ def found(raised: pa.Table) -> list[tuple[str, str, tuple[int, ...]]]:
     """Each alert's rule, the text of its key and the positions of its rows; of a threshold that of the last one."""
     alerts = []
     for row in raised.to_pylist():
-        rows = [part["transaction_id"] for part in json.loads(row["evidence"] or "[]")]
-        rows = rows or [row["small_transaction_id"], row["transaction_id"]]
+        rows = [part["transaction_id"] for part in json.loads(row["evidence"])]
         positions = tuple(map(int, rows[-1:] if row["kind"] == "threshold" else rows))
-        alerts.append((row["rule"], row["entity_key"] or row["account_id"], positions))
+        alerts.append((row["rule"], row["entity_key"], positions))
     return sorted(alerts)
 
 
@@ -195,10 +193,8 @@ def test_keys_that_share_a_hash_share_no_alert(kind: str) -> None:
     raised = as_they_arrive(evaluator(settings([fields])), cut(rows, random.Random(3)), lambda key: 7)
     keys = {str(paid.row.position): paid.terminal_id for paid in rows}
     for row in raised.to_pylist():
-        ids = [part["transaction_id"] for part in json.loads(row["evidence"] or "[]")]
-        assert {keys[name] for name in [*ids, row["small_transaction_id"] or ids[0], row["transaction_id"]]} == {
-            row["entity_key"]
-        }
+        ids = [part["transaction_id"] for part in json.loads(row["evidence"])]
+        assert {keys[name] for name in [*ids, row["transaction_id"]]} == {row["entity_key"]}
     assert len(raised) > (0 if kind == "pair" else 3)
 
 
@@ -252,8 +248,8 @@ def test_an_alert_names_its_key_and_the_account_of_each_row() -> None:
     assert (pair["entity"], pair["entity_key"], pair["account_id"]) == ("terminal", "17", "B")
     assert json.loads(pair["columns"]) == [{"account_id": "A"}, {"account_id": "B"}]
     assert pair["explanation"] == (
-        "Terminal 17: account A paid 0.50 and, 1 s later, account B 900.00 at 1970-01-01 00:00:01 UTC: "
-        "a small payment to test the card, then a large one."
+        "Terminal 17: SMALL 0.50 at 1970-01-01 00:00:00 (account_id A), "
+        "LARGE 900.00 at 1970-01-01 00:00:01 (account_id B) (UTC); seconds_between 1.0."
     )
     assert (busy["entity"], json.loads(busy["entity_key"])) == ("account_at_zone", {"account_id": "A", "zone": 4})
     assert json.loads(busy["columns"]) == [{"account_id": "A"}, {"account_id": "A"}]

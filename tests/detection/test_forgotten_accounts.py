@@ -52,7 +52,7 @@ def alerts(raised: list[Any]) -> list[tuple[str, tuple[str, ...]]]:
 @pytest.mark.parametrize("seed", range(8))
 def test_rules_go_on_as_if_a_forgotten_account_had_never_paid(seed: int) -> None:
     settings = Settings(rules=RULES)
-    live = LiveRules.by_entity(settings, RuleSet.of(settings.known_rules).versions)[THE_ACCOUNT]
+    live = LiveRules.by_entity(settings, RuleSet.of(settings.rules).versions)[THE_ACCOUNT]
     rows = history(seed, 200, 4)
     first, second = rows[:110], rows[110:]
 

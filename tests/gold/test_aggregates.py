@@ -13,7 +13,7 @@ from fraudlake.settings import Settings
 
 pytestmark = pytest.mark.stream
 
-RULES = Settings().active_rules
+RULES = Settings().rules
 MARCH_7, MARCH_8 = date(2026, 3, 7), date(2026, 3, 8)
 
 
@@ -36,8 +36,8 @@ def transactions(spark: Any) -> Any:
 
 def alerts(spark: Any) -> Any:
     rows = [
-        ("b", "1", at(MARCH_7), None, None),  # as version 0.1.0 wrote them
-        ("e", "2", at(MARCH_7, 23), "small_then_large", None),
+        ("b", "1", at(MARCH_7), "small_then_large", "account"),
+        ("e", "2", at(MARCH_7, 23), "small_then_large", "account"),
         ("b", "1", at(MARCH_7), "small_then_large", "account"),
         ("a", "1", at(MARCH_7), "pattern", "account"),
         ("d", "2", at(MARCH_7), "small_then_large", "terminal"),  # of which Flink's detector knows nothing

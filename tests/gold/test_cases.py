@@ -27,8 +27,8 @@ class Alert(NamedTuple):
     id: str
     hour: int
     account: str = "1"
-    entity: str | None = "account"
-    key: str | None = "1"
+    entity: str = "account"
+    key: str = "1"
     rule: str = "r"
     transaction: str = ""
     amount: float = 10.0
@@ -50,11 +50,8 @@ class Alert(NamedTuple):
 
 def arrow(alerts: Iterable[Alert]) -> pa.Table:
     """Alerts as the query of COLUMNS gives them."""
-    rows = [alert.row() for alert in alerts]
-    for row in rows:
-        row |= {"entity": row["entity"] or "account", "entity_key": row["entity_key"] or row["account_id"]}
     schema = pa.schema([field for field in tables.SILVER_ALERTS.schema if field.name in Alert("", 0).row()])
-    return pa.Table.from_pylist(rows, schema)
+    return pa.Table.from_pylist([alert.row() for alert in alerts], schema)
 
 
 def oracle(alerts: Iterable[Alert]) -> list[dict[str, Any]]:
@@ -62,7 +59,7 @@ def oracle(alerts: Iterable[Alert]) -> list[dict[str, Any]]:
     made: list[list[Alert]] = []
 
     def entity(alert: Alert) -> tuple[str, str]:
-        return alert.entity or "account", alert.key or alert.account
+        return alert.entity, alert.key
 
     for alert in sorted(alerts, key=lambda alert: (entity(alert), alert.hour, alert.id)):
         case = made[-1] if made and entity(made[-1][0]) == entity(alert) else None
@@ -108,7 +105,7 @@ def drawn(seed: int, number: int, keys: int = 4) -> list[Alert]:
     alerts = []
     for n in range(number):
         account = str(draw.randrange(keys))
-        entity, key = draw.choice([("account", account), (None, None), ("terminal", f"t{draw.randrange(keys)}")])
+        entity, key = draw.choice([("account", account), ("terminal", f"t{draw.randrange(keys)}")])
         # A transaction may complete an alert of several rules.
         transaction, hour = f"{account}-{draw.randrange(20)}", draw.randrange(400)
         amount = float(draw.randrange(1, 1000))

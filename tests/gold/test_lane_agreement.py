@@ -68,13 +68,15 @@ def event(
     rule: str = "small_then_large",
     partition: int = 0,
     names: tuple[str, str] = ("small", "large"),
+    kind: str = "small_then_large",
 ) -> tuple[bytes, datetime]:
     """The message of a fast alert, and when it was appended: a latency (milliseconds) after its transaction was."""
     small_id, large_id = (f"{account} {name}" for name in names)
     alert_id = hashlib.sha256(f"{rule}|{small_id}|{large_id}".encode()).hexdigest()[:32]
-    data = {"alert_id": alert_id, "rule": rule, "account_id": account, "amount": 900.0}
+    data = {"alert_id": alert_id, "rule": rule, "kind": kind, "account_id": account, "amount": 900.0}
     data |= {"transaction_id": large_id, "timestamp": at(large).isoformat()}
-    data |= {"small_transaction_id": small_id, "small_timestamp": (at(large) - timedelta(seconds=5)).isoformat()}
+    small = {"transaction_id": small_id, "timestamp": (at(large) - timedelta(seconds=5)).isoformat()}
+    data |= {"evidence": [small, {name: data[name] for name in small}]}
     appended = at(large) + timedelta(seconds=1)
     place = {"transactionpartition": partition, "transactionoffset": offset, "transactiontime": appended.isoformat()}
     return json.dumps({"data": data, **place}).encode(), appended + timedelta(milliseconds=latency)
@@ -280,10 +282,7 @@ def test_thresholds_are_compared_by_their_windows(lake: Any) -> None:
         return [message(account, time, 20.0, time) for time in times]
 
     def crossed(account: str, first: str, last: str, offset: int) -> tuple[bytes, datetime]:
-        value, appended = event(account, last, offset, rule="thrice", names=(first, last))
-        fields = json.loads(value)
-        fields["data"] |= {"small_transaction_id": None, "small_timestamp": None}
-        return json.dumps(fields).encode(), appended
+        return event(account, last, offset, rule="thrice", names=(first, last), kind="threshold")
 
     produce(
         opened,

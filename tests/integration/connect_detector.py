@@ -31,4 +31,4 @@ def alert_pairs(spark: Any, folder: str) -> list[tuple[str, str]]:
     )
     query.awaitTermination()
     rows = spark.read.format("delta").load(f"{folder}/alerts").orderBy("timestamp").collect()
-    return [(row["small_transaction_id"], row["transaction_id"]) for row in rows]
+    return [tuple(part["transaction_id"] for part in row["evidence"]) for row in rows]

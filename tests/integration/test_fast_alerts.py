@@ -39,9 +39,8 @@ def event(alert_id: str, at: int, partition: int, offset: int, appended: int, **
         "transaction_id": f"large of {alert_id}",
         "timestamp": iso(at, "microseconds"),
         "amount": 900.0,
-        "small_transaction_id": f"small of {alert_id}",
-        "small_timestamp": iso(at - 1000, "microseconds"),
-        "small_amount": 0.5,
+        "kind": "small_then_large",
+        "evidence": [{"transaction_id": f"small of {alert_id}", "timestamp": iso(at - 1000, "microseconds")}],
         "rule_version": None,
         "detected_at": iso(appended + 20, "microseconds"),
     }
@@ -119,7 +118,7 @@ def test_each_message_is_a_row_by_its_place_and_what_is_no_alert_has_the_reason(
             "transaction_partition",
             "transaction_offset",
             "amount",
-            "small_amount",
+            "unix_millis(first_timestamp)",
             "CAST(date AS STRING)",
             "_topic",
         )
@@ -132,7 +131,7 @@ def test_each_message_is_a_row_by_its_place_and_what_is_no_alert_has_the_reason(
         1,
         4,
         900.0,
-        0.5,
+        MARCH_7 - 1000,
         "2026-03-07",
         "lanes-fast",
     )

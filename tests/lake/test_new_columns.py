@@ -40,6 +40,6 @@ def test_a_new_column_reaches_a_lake_that_is_there_and_its_streams_go_on(
         "900D AS amount, 'part-0' AS source, 1L AS position, DATE'2026-03-07' AS date, 'online' AS channel"
     )
     stream.run(newer, detect.streams(newer), "available-now")
-    alerts = newer.read(tables.SILVER_ALERTS).select("small_transaction_id", "transaction_id").collect()
-    assert [tuple(alert) for alert in alerts] == [("part-0-0", "part-0-1")]
+    alerts = newer.read(tables.SILVER_ALERTS).select("evidence.transaction_id").collect()
+    assert [alert["transaction_id"] for alert in alerts] == [["part-0-0", "part-0-1"]]
     assert lake(buckets=2).read(tables.SILVER_TRANSACTIONS).where("channel = 'online'").count() == 1

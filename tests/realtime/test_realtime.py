@@ -96,7 +96,7 @@ def raised(broker: Broker, topic: str) -> list[dict[str, Any]]:
 
 def pairs(events: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
     datas = [event["data"] for event in events if event["data"]["kind"] == "small_then_large"]
-    return {(data["rule"], data["small_transaction_id"], data["transaction_id"]) for data in datas}
+    return {(data["rule"], *(part["transaction_id"] for part in data["evidence"])) for data in datas}
 
 
 def beyond(events: list[dict[str, Any]]) -> set[tuple[str, ...]]:
@@ -312,14 +312,16 @@ def assert_each_tells_its_transactions(
     for event in events:
         data = event["data"]
         assert data["rule_version"] == VERSIONS[data["rule"]]
-        small, large = of_row[data["small_transaction_id"]], of_row[data["transaction_id"]]
+        small, large = (of_row[part["transaction_id"]] for part in data["evidence"])
         parts = "|".join((data["rule"], small.source, large.source))
         assert event["id"] == data["alert_id"] == hashlib.sha256(parts.encode()).hexdigest()[:32]
-        at = datetime.fromtimestamp(large.time // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        seconds = f"{(large.time - small.time) / 1_000_000:g}"
+        times = [datetime.fromtimestamp(row.time // 1_000_000, UTC) for row in (small, large)]
+        begin, end = (time.strftime("%Y-%m-%d %H:%M:%S") for time in times)
+        seconds = str((large.time - small.time) // 1000 / 1000)
+        assert data["measures"] == {"seconds_between": seconds}
         assert data["explanation"] == (
-            f"Account {large.account_id} paid {small.amount:.2f} and, {seconds} s later, {large.amount:.2f} "
-            f"at {at} UTC: a small payment to test the card, then a large one."
+            f"Account {large.account_id}: SMALL {small.amount:.2f} at {begin}, "
+            f"LARGE {large.amount:.2f} at {end} (UTC); seconds_between {seconds}."
         )
         assert datetime.fromisoformat(data["timestamp"]) == datetime.fromtimestamp(large.time / 1e6, UTC)
         assert event["source"] == "/fraudlake/realtime" and event["subject"] == large.account_id

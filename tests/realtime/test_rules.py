@@ -91,6 +91,5 @@ def test_without_a_rule_that_can_run_nothing_does() -> None:
 def test_without_a_lake_the_rules_are_those_that_a_new_one_begins_with(tmp_path: Path) -> None:
     app = App(tmp_path / "lake", None, None, None, json=False)
 
-    assert [*realtime.rules_of_lake(app, {"small_below": "2"})] == [
-        (PAIR.model_copy(update={"name": "small_then_large", "small_below": 2}), "live", 1)
-    ]
+    tutorials = PAIR.model_copy(update={"name": "small_then_large"})
+    assert [*realtime.rules_of_lake(app, {})] == [(tutorials, "live", 1)]

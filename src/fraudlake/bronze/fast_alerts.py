@@ -15,29 +15,21 @@ from fraudlake.tables import BRONZE_FAST_ALERTS
 KAFKA_COLUMNS = ("value", "topic", "partition", "offset", "timestamp")
 """The columns of Spark's Kafka source that are read."""
 
-_OF_DATA = (
-    "alert_id",
-    "rule",
-    "account_id",
-    "transaction_id",
-    "timestamp",
-    "amount",
-    "small_transaction_id",
-    "small_timestamp",
-    "small_amount",
-    "rule_version",
-    "detected_at",
-)
-"""The columns under ``data`` in the event, as in a delivered alert."""
-_OF_TRANSACTION = ("transaction_partition", "transaction_offset", "transaction_appended_at")
-_ATTRIBUTES = dict(zip(_OF_TRANSACTION, ("transactionpartition", "transactionoffset", "transactiontime"), strict=True))
-"""The columns that are extension attributes of the event, with the attributes' names."""
-_REQUIRED = {*_OF_DATA[:6], *_OF_TRANSACTION}
-_PARSED = {
-    column.name: OF_JSON[column.type]
-    for column in BRONZE_FAST_ALERTS.fields
-    if column.name in (*_OF_DATA, *_OF_TRANSACTION)
+_Place = tuple[str | int, ...]
+_OF_DATA = ("alert_id", "rule", "account_id", "transaction_id", "timestamp", "amount", "kind")
+_PLACES: dict[str, _Place] = {
+    **{name: ("data", name) for name in _OF_DATA},
+    "first_transaction_id": ("data", "evidence", 0, "transaction_id"),
+    "first_timestamp": ("data", "evidence", 0, "timestamp"),
+    "rule_version": ("data", "rule_version"),
+    "detected_at": ("data", "detected_at"),
+    "transaction_partition": ("transactionpartition",),
+    "transaction_offset": ("transactionoffset",),
+    "transaction_appended_at": ("transactiontime",),
 }
+"""Where each column is in the event: under ``data``, as in a delivered alert, or as an extension attribute."""
+_OPTIONAL = ("rule_version", "detected_at")
+_PARSED = {column.name: OF_JSON[column.type] for column in BRONZE_FAST_ALERTS.fields if column.name in _PLACES}
 
 
 def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -80,9 +72,24 @@ def _row(event: dict[str, Any]) -> dict[str, Any]:
         raise UnreadableError("data is not an object")
     row = {}
     for column, fit in _PARSED.items():
-        given = event.get(_ATTRIBUTES[column]) if column in _ATTRIBUTES else data.get(column)
+        place = _PLACES[column]
+        given = _value(event, place)
         row[column] = None if given is None else fit(given)
-        if row[column] is None and (column in _REQUIRED or given is not None):
-            name = _ATTRIBUTES.get(column, f"data.{column}")
-            raise UnreadableError(f"{name} {'is missing' if given is None else 'does not fit'}")
+        if row[column] is None and (given is not None or column not in _OPTIONAL):
+            raise UnreadableError(f"{_path(place)} {'is missing' if given is None else 'does not fit'}")
     return row
+
+
+def _value(event: dict[str, Any], place: _Place) -> Any:
+    """Return the value at a place of an event; None if there is none."""
+    value: Any = event
+    for part in place:
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def _path(place: _Place) -> str:
+    return ".".join(map(str, place)).replace(".0.", "[0].")

@@ -29,8 +29,7 @@ def of_alert(alert: Mapping[str, Any], lake: str) -> Event:
         lake: the lake's name, which ``source`` ends with.
     """
     data = {name: _json_value(value) for name, value in alert.items()}
-    if data["measures"] is not None:
-        data["measures"] = dict(data["measures"])
+    data["measures"] = dict(data["measures"])
     further = data.pop(IN_EVIDENCE, None)
     if further is not None:
         data["evidence"] = [
@@ -41,7 +40,7 @@ def of_alert(alert: Mapping[str, Any], lake: str) -> Event:
         "id": data["alert_id"],
         "source": f"/fraudlake/{lake}",
         "type": TYPE,
-        "subject": data["entity_key"] or data["account_id"],
+        "subject": data["entity_key"],
         "time": data["detected_at"],
         "datacontenttype": "application/json",
         "data": data,

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as F
@@ -21,11 +21,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from fraudlake import tables
 from fraudlake.detection import buckets, detector, evidence, live_rules, ordering, rule_entity
-from fraudlake.entity import ACCOUNT
+from fraudlake.detection.live_rules import RuleAlerts
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.silver import clock
-from fraudlake.text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,27 +44,24 @@ GRACE = detector.microseconds(600)
 event time."""
 NOTHING: buckets.State = {name: schema.empty_table() for name, schema in STATE.items()}
 """The state of a bucket before its first rows."""
-_RULE = pa.schema([("rule", pa.string()), ("rule_version", pa.int64()), ("is_shadow", pa.bool_())])
-
 _OUTPUT = pa.schema(
     [
-        *_RULE,  # null for a row that was too late
+        ("rule", pa.string()),  # null for a row that was too late, as the next two
+        ("rule_version", pa.int64()),
+        ("is_shadow", pa.bool_()),
         ("account_id", pa.string()),
         ("transaction_id", pa.string()),
         ("time", pa.int64()),
         ("amount", pa.float64()),
-        ("small_transaction_id", pa.string()),
-        ("small_time", pa.int64()),
-        ("small_amount", pa.float64()),
         ("label", pa.bool_()),
         ("source", pa.string()),
         ("position", pa.int64()),
-        ("kind", pa.string()),  # from here on null for small_then_large, which has its rows above
+        ("kind", pa.string()),  # null for a row that was too late, as all that follows
         ("first_transaction_id", pa.string()),
         ("evidence", pa.string()),  # JSON
         ("columns", pa.string()),  # JSON; null if the rule reads no further columns
         ("measures", pa.string()),  # JSON
-        ("explanation", pa.string()),  # null for small_then_large by account, as all that follows
+        ("explanation", pa.string()),
         ("entity", pa.string()),
         ("entity_key", pa.string()),
     ]
@@ -91,11 +87,12 @@ class EntityRules:
         if open_flags.schema.names != self.flags.names:  # there are none
             open_flags = self.flags.empty_table()
         pairs, open_flags = detector.detect(open_flags, rows, [rule for _, rule in self.pairs], now, self._key)
-        alerts = [self._pairs(pairs)]
+        raised = self._described(pairs)
         if self.live is not None:
-            raised, needed = self.live.evaluate(state["rules"], rows, now)
-            alerts += [_rule_alert_rows(self.entity, *of_rule) for of_rule in raised]
-        return pa.concat_tables(alerts), {OPEN_FLAGS: open_flags, "rules": needed}
+            of_others, needed = self.live.evaluate(state["rules"], rows, now)
+            raised += of_others
+        alerts = [_alert_rows(self.entity, *of_rule) for of_rule in raised]
+        return pa.concat_tables([_OUTPUT.empty_table(), *alerts]), {OPEN_FLAGS: open_flags, "rules": needed}
 
     def without_accounts(self, state: buckets.State, accounts: Collection[str]) -> buckets.State:
         """Return a bucket's state without the given accounts."""
@@ -115,23 +112,19 @@ class EntityRules:
         """The columns of the key, by their names in the detector's rows."""
         return [name if name in detector.FLAGS.names else live_rules.PREFIX + name for name in self.entity.columns]
 
-    def _pairs(self, pairs: detector.AlertPairs) -> pa.Table:
-        alerts = _alert_rows(pairs, [version for version, _ in self.pairs])
-        if self.entity.is_account or not self.pairs:
-            return alerts
-        small, large = (pairs.candidates.take(pa.array(numbers)).to_pylist() for numbers in (pairs.small, pairs.large))
+    def _described(self, pairs: detector.AlertPairs) -> list[RuleAlerts]:
+        """Return the alerts of each ``small_then_large`` rule that has any."""
+        if not len(pairs.rule):
+            return []
         key = pairs.candidates.select(self._key).rename_columns(list(self.entity.columns))
-        keys = evidence.keys(key, pairs.large, self.entity)
-        both = [*zip(small, large, strict=True)]
-        columns = {
-            "entity": [self.entity.name] * len(both),
-            "entity_key": keys,
-            "columns": [json_text.dumps([{"account_id": row["account_id"]} for row in pair]) for pair in both],
-            "explanation": [evidence.pair_story(self.entity, key, *pair) for key, pair in zip(keys, both, strict=True)],
-        }
-        for name, values in columns.items():
-            alerts = alerts.set_column(_OUTPUT.get_field_index(name), name, pa.array(values, pa.string()))
-        return alerts
+        described = []
+        for number, (version, _) in enumerate(self.pairs):
+            is_own = pairs.rule == number
+            if is_own.any():
+                small, large = pairs.small[is_own], pairs.large[is_own]
+                alerts = evidence.described_pairs(pairs.candidates, key, small, large, self.entity)
+                described.append(RuleAlerts(version, alerts))
+        return described
 
 
 @dataclass(frozen=True)
@@ -256,7 +249,7 @@ def detector_output(
     Returns:
         A stream of alerts and of rows that came too late: :func:`alerts` and :func:`late` select from it.
     """
-    known = RuleSet.of(settings.known_rules).of_source("transactions")
+    known = RuleSet.of(settings.rules).of_source("transactions")
     evaluator = evaluator or Evaluator.of(settings, known.versions)
     in_event_time = settings.ordering == "event_time"
     if in_event_time:
@@ -353,73 +346,38 @@ def dropping(entities: Collection[int], number_of_buckets: int) -> buckets.Chang
 
 
 def alerts(detector_output: DataFrame, is_shadow: bool = False, columns: Iterable[str] = ()) -> DataFrame:
-    """Return the alerts in the columns of ``silver_alerts``: times in UTC, ``seconds_between`` in event time.
+    """Return the alerts in the columns of ``silver_alerts``, with times in UTC.
 
-    The columns of the small transaction are null unless the kind is ``small_then_large``. ``is_shadow`` selects the
-    alerts of shadow rules instead; further ``columns`` of the output follow.
+    ``is_shadow`` selects the alerts of shadow rules instead; further ``columns`` of the output follow.
     """
-    time, seconds = F.timestamp_micros("time"), (F.col("time") - F.col("small_time")) / 1_000_000
-    seconds_text = F.regexp_replace(F.format_string("%.3f", seconds), r"\.?0+$", "")
-    pair = [
-        _transaction(F.lit(variable), *map(F.col, (f"{prefix}transaction_id", f"{prefix}time", f"{prefix}amount")))
-        for variable, prefix in (("SMALL", "small_"), ("LARGE", ""))
-    ]
-    listed = F.transform(
-        F.from_json("evidence", _EVIDENCE),
-        lambda row: _transaction(row["variable"], row["transaction_id"], row["time"], row["amount"]),
-    )
-    is_pair = F.col("kind").isNull()
+    transactions = F.from_json("evidence", _EVIDENCE)
     return detector_output.where(F.col("is_shadow") == F.lit(is_shadow)).select(
         alert_id("rule", "first_transaction_id", "transaction_id").alias("alert_id"),
         "rule",
         "account_id",
         "transaction_id",
-        time.alias("timestamp"),
+        F.timestamp_micros("time").alias("timestamp"),
         "amount",
-        "small_transaction_id",
-        F.timestamp_micros("small_time").alias("small_timestamp"),
-        "small_amount",
-        seconds.alias("seconds_between"),
-        F.coalesce(
-            "explanation",
-            F.format_string(
-                "Account %s paid %.2f and, %s s later, %.2f at %s UTC: "
-                "a small payment to test the card, then a large one.",
-                "account_id",
-                "small_amount",
-                seconds_text,
-                "amount",
-                F.date_format(time, "yyyy-MM-dd HH:mm:ss"),
-            ),
-        ).alias("explanation"),
+        "explanation",
         clock.now().alias("detected_at"),
-        F.coalesce("kind", F.lit("small_then_large")).alias("kind"),
-        F.when(is_pair, F.array(*pair)).otherwise(listed).alias("evidence"),
-        F.when(is_pair, F.create_map(F.lit("seconds_between"), seconds_text))
-        .otherwise(F.from_json("measures", "map<string,string>"))
-        .alias("measures"),
+        "kind",
+        F.transform(transactions, _transaction).alias("evidence"),
+        F.from_json("measures", "map<string,string>").alias("measures"),
         "rule_version",
         F.from_json("columns", _COLUMNS).alias("evidence_columns"),
-        *entity_and_key(),
+        "entity",
+        "entity_key",
         *columns,
     )
 
 
-def entity_and_key() -> tuple[Column, Column]:
-    """Return ``entity`` and ``entity_key``; if the output has null there, the entity is the account."""
-    return (
-        F.coalesce("entity", F.lit(ACCOUNT)).alias("entity"),
-        F.coalesce("entity_key", "account_id").alias("entity_key"),
-    )
-
-
-def _transaction(variable: Column, transaction_id: Column, time: Column, amount: Column) -> Column:
+def _transaction(row: Column) -> Column:
     """Return a transaction of an alert's evidence."""
     return F.struct(
-        variable.alias("variable"),
-        transaction_id.alias("transaction_id"),
-        F.timestamp_micros(time).alias("timestamp"),
-        amount.alias("amount"),
+        row["variable"].alias("variable"),
+        row["transaction_id"].alias("transaction_id"),
+        F.timestamp_micros(row["time"]).alias("timestamp"),
+        row["amount"].alias("amount"),
     )
 
 
@@ -468,26 +426,14 @@ def _in_event_time(evaluator: Evaluator, bound_milliseconds: int) -> buckets.Tim
     return step
 
 
-def _alert_rows(pairs: detector.AlertPairs, versions: Sequence[RuleVersion]) -> pa.Table:
-    large, small = (pairs.candidates.take(pa.array(numbers)) for numbers in (pairs.large, pairs.small))
-    rules = pa.Table.from_pylist([_rule_columns(version) for version in versions], _RULE).take(pa.array(pairs.rule))
-    return _output_table(
-        len(pairs.rule),
-        **{name: rules[name] for name in _RULE.names},
-        **{name: large[name] for name in ("account_id", "transaction_id", "time", "amount")},
-        first_transaction_id=small["transaction_id"],
-        small_transaction_id=small["transaction_id"],
-        small_time=small["time"],
-        small_amount=small["amount"],
-    )
-
-
-def _rule_columns(version: RuleVersion) -> dict[str, Any]:
-    return {"rule": version.rule.name, "rule_version": version.version, "is_shadow": version.is_shadow}
-
-
-def _rule_alert_rows(by: Entity, version: RuleVersion, alerts: pa.Table) -> pa.Table:
-    of_rule = {**_rule_columns(version), "kind": version.rule.kind, "entity": by.name}
+def _alert_rows(by: Entity, version: RuleVersion, alerts: pa.Table) -> pa.Table:
+    of_rule = {
+        "rule": version.rule.name,
+        "rule_version": version.version,
+        "is_shadow": version.is_shadow,
+        "kind": version.rule.kind,
+        "entity": by.name,
+    }
     columns = {
         name: pa.repeat(pa.scalar(value, _OUTPUT.field(name).type), len(alerts)) for name, value in of_rule.items()
     }

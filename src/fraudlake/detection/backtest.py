@@ -169,11 +169,11 @@ def matches(rule: Rule, alerts: pa.Table) -> list[str]:
     """Return a JSON object for each alert, with values as Flink prints them.
 
     A pattern returns what its query selects, by default the columns of ``PARTITION BY`` and the measures, without the
-    number of rows of a long match. An alert of a threshold or of a score also has ``accountId``, ``dt`` and
-    ``transaction_id`` of the transaction that completed it.
+    number of rows of a long match. An alert of another kind also has ``accountId``, ``dt`` and ``transaction_id`` of
+    the transaction that completed it.
     """
     measures: list[str] = alerts["measures"].to_pylist()
-    if rule.kind not in ("threshold", "model"):
+    if rule.kind == "pattern":
         return [_selected(text) for text in measures]
     times = alerts["time"].cast(pa.int64()).to_pylist()
     accounts, transactions = (alerts[name].to_pylist() for name in ("account_id", "transaction_id"))

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.detection import coverage, truth
-from fraudlake.detection.alerts import entity_and_key
 from fraudlake.detection.backtest import tallies
 from fraudlake.detection.report import Report, report
 from fraudlake.lake.missing_version import is_missing
@@ -74,13 +73,9 @@ def _overlapping(spans: Sequence[Span], others: Sequence[Span]) -> int:
 
 
 def spans(alerts: DataFrame, number: int) -> DataFrame:
-    """Return the spans of rows of ``silver_alerts``, with the number of their rule.
-
-    Alerts of version 0.1.0 have no evidence, only the columns of the small transaction.
-    """
+    """Return the spans of rows of ``silver_alerts``, with the number of their rule."""
     times = F.transform("evidence", lambda part: part["timestamp"])
-    first = F.coalesce(F.array_min(times), "small_timestamp", "timestamp")
-    begin, end = F.unix_micros(first).alias("begin"), F.unix_micros("timestamp").alias("end")
+    begin, end = F.unix_micros(F.array_min(times)).alias("begin"), F.unix_micros("timestamp").alias("end")
     return alerts.select("account_id", begin, end, F.lit(number).alias("rule"))
 
 
@@ -125,15 +120,15 @@ class Comparison:
 
 
 def raised(alerts: DataFrame, version: RuleVersion) -> DataFrame:
-    """Return the alerts of a version of a rule; alerts from before rules had versions belong to the first version."""
-    is_of_version = F.coalesce("rule_version", F.lit(1)) == F.lit(version.version)
-    return alerts.where((F.col("rule") == F.lit(version.rule.name)) & is_of_version)
+    """Return the alerts of a version of a rule."""
+    is_of_rule = F.col("rule") == F.lit(version.rule.name)
+    return alerts.where(is_of_rule & (F.col("rule_version") == F.lit(version.version)))
 
 
 def as_evidence(alerts: DataFrame, silver: DataFrame, decided: DataFrame) -> DataFrame:
     """Return rows of ``silver_alerts`` in the columns of :data:`evidence.COLUMNS`, with labels and ``verdicts``.
 
-    Alerts of version 0.1.0 have no evidence, and are left out. ``decided`` comes from :func:`truth.verdicts_on`.
+    ``decided`` comes from :func:`truth.verdicts_on`.
     """
     parts = alerts.select("alert_id", F.posexplode("evidence").alias("number", "part"))
     known = silver.select("transaction_id", "label").join(decided, on="transaction_id", how="left")
@@ -148,7 +143,8 @@ def as_evidence(alerts: DataFrame, silver: DataFrame, decided: DataFrame) -> Dat
             "account_id",
             "transaction_id",
             "amount",
-            *entity_and_key(),
+            "entity",
+            "entity_key",
             F.col("parts.variable").alias("roles"),
             F.col("parts.transaction_id").alias("transaction_ids"),
             F.transform("parts.timestamp", F.unix_micros).alias("times"),

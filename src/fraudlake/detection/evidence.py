@@ -12,8 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from fraudlake.arrays import keyed
+from fraudlake.detection import transaction_texts
+from fraudlake.detection.transaction_texts import joined, quoted
 from fraudlake.entity import key_text, title
 from fraudlake.rules.compiled_rule import EVIDENCE_ROWS
+from fraudlake.rules.kinds import small_then_large
 from fraudlake.text import json_text
 from fraudlake_patterns import TIMESTAMP
 from fraudlake_patterns.expressions import json_value
@@ -39,15 +42,6 @@ AT_ONCE = 5_000
 """Alerts whose texts or lists are made at once; alerts of a long window repeat most of its thousands of rows."""
 _TRUTHS = {"labels": "label", "verdicts": "verdict"}
 _ALWAYS_SHOWN = ("transaction_id", "account_id", "timestamp", "amount")
-
-
-def of_alert(alert: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the evidence of a row of ``silver_alerts``; alerts of version 0.1.0 have it in separate columns."""
-    if alert["evidence"]:
-        return list(alert["evidence"])
-    pair = [("SMALL", alert["small_transaction_id"], alert["small_timestamp"])] if alert["small_transaction_id"] else []
-    pair.append(("LARGE", alert["transaction_id"], alert["timestamp"]))
-    return [{"variable": variable, "transaction_id": id_, "timestamp": at} for variable, id_, at in pair]
 
 
 def table(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Entity) -> pa.Table:
@@ -119,13 +113,15 @@ def described(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: 
 
 def _texts(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Entity) -> pa.Table:
     numbers = np.unique(np.fromiter((row for alert in alerts for row in alert.rows), np.int64))
-    named = rows.select(["transaction_id", "account_id", "amount"]).take(pa.array(numbers))
-    times = _times(rows).take(pa.array(numbers)).to_pylist()
-    columns = (named[name].to_pylist() for name in named.column_names)
+    named = {name: rows[name] for name in ("account_id", "transaction_id", "amount")}
+    chosen = pa.table({**named, "time": _times(rows)}).take(pa.array(numbers))
+    columns = [chosen[name] for name in ("account_id", "transaction_id", "time", "amount")]
+    columns += [transaction_texts.as_json(chosen), transaction_texts.as_words(chosen)]
+    values = (column.to_pylist() for column in columns)
     further = _values(rows, numbers, _shown(read, by))
     described_rows = {
-        number: _Described(account, id_, time, amount, _json(id_, time, amount), _text(amount, time, further[number]))
-        for number, id_, account, amount, time in zip(numbers.tolist(), *columns, times, strict=True)
+        number: _Described(account, id_, time, amount, as_json, words + _in_brackets(further[number]))
+        for number, account, id_, time, amount, as_json, words in zip(numbers.tolist(), *values, strict=True)
     }
     variables = {role: json_text.dumps(role) for role in {role for alert in alerts for role in alert.roles}}
     described_alerts = []
@@ -153,25 +149,73 @@ def _texts(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Ent
     return pa.Table.from_pylist(described_alerts).drop_columns(list(nothing))
 
 
+def described_pairs(
+    rows: pa.Table, key: pa.Table, small: NDArray[np.int64], large: NDArray[np.int64], by: Entity
+) -> pa.Table:
+    """Return the alerts of ``small_then_large`` with their texts, as :func:`described` returns them.
+
+    The texts are made a column at a time: such an alert always has two transactions and one measure.
+
+    Args:
+        rows: ``account_id, transaction_id, time`` (microseconds) and ``amount``.
+        key: the columns of the entity's key, row by row.
+        small: the number of the small transaction of each alert.
+        large: the number of its large transaction.
+        by: the entity that the rule groups by.
+    """
+    starts = range(0, len(small), AT_ONCE)
+    parts = [(small[begin : begin + AT_ONCE], large[begin : begin + AT_ONCE]) for begin in starts]
+    return pa.concat_tables([_pair_texts(rows, key, *part, by) for part in parts])
+
+
+def _pair_texts(
+    rows: pa.Table, key: pa.Table, small: NDArray[np.int64], large: NDArray[np.int64], by: Entity
+) -> pa.Table:
+    pair = [rows.take(pa.array(numbers)) for numbers in (small, large)]
+    last = pair[1]
+    key_texts = last["account_id"] if by.is_account else pa.array(keys(key, large, by), pa.string())
+    objects = [
+        joined(f'{{"variable": "{role}", ', transaction_texts.as_json(transactions))
+        for role, transactions in zip(small_then_large.ROLES, pair, strict=True)
+    ]
+    words = [
+        joined(f"{role} ", transaction_texts.as_words(transactions), _account_in_brackets(transactions, by))
+        for role, transactions in zip(small_then_large.ROLES, pair, strict=True)
+    ]
+    seconds = _seconds(pair[1]["time"].to_numpy() - pair[0]["time"].to_numpy())
+    measure = small_then_large.MEASURE
+    columns = {
+        **{name: last[name] for name in ("account_id", "transaction_id", "time", "amount")},
+        "entity_key": key_texts,
+        "first_transaction_id": pair[0]["transaction_id"],
+        "evidence": joined("[", objects[0], ", ", objects[1], "]"),
+        "measures": joined(f'{{"{measure}": ', seconds, "}"),
+        "explanation": joined(
+            f"{title(by.name)} ", key_texts, ": ", words[0], ", ", words[1], f" (UTC); {measure} ", seconds, "."
+        ),
+    }
+    if not by.is_account:
+        accounts = [joined('{"account_id": ', quoted(transactions["account_id"]), "}") for transactions in pair]
+        columns["columns"] = joined("[", accounts[0], ", ", accounts[1], "]")
+    return pa.table(columns)
+
+
+def _account_in_brackets(transactions: pa.Table, by: Entity) -> pa.ChunkedArray | str:
+    return "" if by.is_account else joined(" (account_id ", transactions["account_id"], ")")
+
+
+def _seconds(microseconds: NDArray[np.int64]) -> pa.Array:
+    """Return times as texts of seconds; parts of a millisecond are cut off as in Flink's TIMESTAMPDIFF."""
+    milliseconds = np.sign(microseconds) * (np.abs(microseconds) // 1000)
+    return pa.array([repr(number) for number in (milliseconds / 1000).tolist()], pa.string())
+
+
 def story(alert: Mapping[str, Any]) -> str:
     """Describe an alert in a sentence: its entity, its transactions with their roles, and its measures."""
     further = json.loads(alert["columns"] or "null") or [{}] * len(alert["roles"])
     transactions = zip(alert["roles"], alert["amounts"], alert["times"], further, strict=True)
     parts = [f"{role} {_text(amount, time, columns)}" for role, amount, time, columns in transactions]
     return _sentence(alert["entity"], alert["entity_key"], parts, json.loads(alert["measures"]))
-
-
-def pair_story(by: Entity, key: str, small: Mapping[str, Any], large: Mapping[str, Any]) -> str:
-    """Describe an alert of a ``small_then_large`` rule that groups by another entity than the account.
-
-    Each transaction has ``account_id, time`` (microseconds), ``amount``.
-    """
-    seconds = f"{(large['time'] - small['time']) / 1_000_000:.3f}".rstrip("0").removesuffix(".")
-    return (
-        f"{title(by.name)} {key}: account {small['account_id']} paid {small['amount']:.2f} and, {seconds} s later, "
-        f"account {large['account_id']} {_text(large['amount'], large['time'], {})} UTC: "
-        "a small payment to test the card, then a large one."
-    )
 
 
 def keys(rows: pa.Table, numbers: NDArray[np.int64], by: Entity) -> list[str]:
@@ -185,15 +229,14 @@ def _times(rows: pa.Table) -> pa.ChunkedArray:
     return rows["timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
 
 
-def _json(transaction_id: str, time: int, amount: float) -> str:
-    """Return the JSON of a transaction in the evidence, without its variable."""
-    return json_text.dumps({"transaction_id": transaction_id, "time": time, "amount": amount})[1:]
-
-
 def _text(amount: float, time: int, further: Mapping[str, Any]) -> str:
-    text = f"{amount:.2f} at {datetime.fromtimestamp(time / 1_000_000, UTC):%Y-%m-%d %H:%M:%S}"
+    at = datetime.fromtimestamp(time / 1_000_000, UTC)
+    return f"{amount:.2f} at {at:%Y-%m-%d %H:%M:%S}{_in_brackets(further)}"
+
+
+def _in_brackets(further: Mapping[str, Any]) -> str:
     values = ", ".join(f"{name} {_value(value)}" for name, value in further.items())
-    return f"{text} ({values})" if values else text
+    return f" ({values})" if values else ""
 
 
 def _value(value: Any) -> str:

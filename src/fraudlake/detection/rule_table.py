@@ -40,7 +40,7 @@ def read(lake: Lake, change: int | None = None) -> RuleSet:
 def of_rows(rows: list[dict[str, Any]], settings: Settings) -> RuleSet:
     """Build the rule set from rows of ``silver_rules``; without rows, return the one that :func:`start` writes."""
     if not rows:
-        return RuleSet.of(settings.known_rules)
+        return RuleSet.of(settings.rules)
     latest: dict[tuple[str, int], dict[str, Any]] = {}
     for row in sorted(rows, key=lambda row: row["change"]):
         latest[row["name"], row["version"]] = row
@@ -64,7 +64,7 @@ def start(lake: Lake) -> RuleSet:
     rows = lake.store.rows(tables.SILVER_RULES).to_pylist()
     if rows:
         return of_rows(rows, lake.settings)
-    first = RuleSet.of(lake.settings.known_rules)
+    first = RuleSet.of(lake.settings.rules)
     begun = [_stamped(version, "settings", None) for version in first.versions]
     with suppress(FraudlakeError):  # another process did so first
         _write(lake, replace(first, change=0), begun)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from fraudlake.entity import ACCOUNT
 from fraudlake.gold.aggregate import Aggregate
 from fraudlake.tables import GOLD_CASES, SILVER_ALERTS, SILVER_TRANSACTIONS
 from fraudlake.values import MOST_AMOUNT
@@ -20,13 +19,7 @@ from fraudlake.values import MOST_AMOUNT
 if TYPE_CHECKING:
     import pandas as pd
 
-ENTITY = f"coalesce(entity, '{ACCOUNT}')"
-ENTITY_KEY = "coalesce(entity_key, account_id)"
-"""Entity and key of an alert, in SQL: those of alerts of earlier versions are null."""
-COLUMNS = (
-    f"alert_id, rule, account_id, transaction_id, timestamp, amount, detected_at, {ENTITY} AS entity, "
-    f"{ENTITY_KEY} AS entity_key"
-)
+COLUMNS = "alert_id, rule, account_id, transaction_id, timestamp, amount, detected_at, entity, entity_key"
 """The columns of ``silver_alerts``, in SQL, that :func:`cases` needs."""
 _NONE = "CAST(NULL AS STRING)"
 AGGREGATE = Aggregate(
@@ -35,7 +28,7 @@ AGGREGATE = Aggregate(
     {
         # Transactions touch no case: they are a source only so that cases share the stream of other aggregates.
         SILVER_TRANSACTIONS: (f"{_NONE} AS entity", f"{_NONE} AS entity_key"),
-        SILVER_ALERTS: (f"{ENTITY} AS entity", f"{ENTITY_KEY} AS entity_key"),
+        SILVER_ALERTS: ("entity", "entity_key"),
     },
 )
 _ORDER = ["entity", "entity_key", "timestamp", "alert_id"]

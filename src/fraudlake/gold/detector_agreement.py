@@ -41,8 +41,7 @@ def detector_agreement(transactions: DataFrame, alerts: DataFrame, rules: Sequen
     Returns:
         The columns of ``gold_detector_agreement``.
     """
-    is_flinks_rule = F.coalesce("kind", F.lit("small_then_large")) == "small_then_large"
-    is_flinks_rule &= F.coalesce("entity", F.lit(ACCOUNT)) == ACCOUNT
+    is_flinks_rule = (F.col("kind") == "small_then_large") & (F.col("entity") == ACCOUNT)
     alerted = alerts.where(is_flinks_rule).groupBy("transaction_id").agg(F.lit(True).alias("alerted"))
     flink = F.coalesce("label", F.lit(False))
     spark = F.coalesce("alerted", F.lit(False))

@@ -26,7 +26,7 @@ TABLE = Table(
     "gold_lane_agreement",
     "A day (UTC) of a rule: alerts of the fast lane against those of the exact one (docs/how-to/analytics.md).",
     """
-    date DATE day (UTC) of the large transaction
+    date DATE day (UTC) of the transaction that completed the alert
     rule STRING name of the rule
     both BIGINT alerts that both lanes raised
     only_fast BIGINT alerts that only the fast lane raised
@@ -44,7 +44,7 @@ TABLE = Table(
     only_exact_out_of_order BIGINT of only_exact: the account's transactions came in another order than their times
     only_exact_unknown BIGINT of only_exact: another reason
     duplicates BIGINT messages of the fast lane beyond the first of each alert
-    latency_p50 DOUBLE milliseconds from the large transaction's message to the alert's first one: the median
+    latency_p50 DOUBLE milliseconds from that transaction's message to the alert's first one: the median
     latency_p95 DOUBLE the 95th percentile; linear between two alerts, as are the others
     latency_p99 DOUBLE the 99th percentile
     latency_max DOUBLE the longest
@@ -58,14 +58,14 @@ AGGREGATE = Aggregate(
         SILVER_ALERTS: ("to_date(timestamp) AS date", "false AS is_fast"),
     },
 )
-KINDS = ("small_then_large", "threshold")
-"""The kinds of rules that the fast lane evaluates."""
+PAIR, WINDOW = KINDS = ("small_then_large", "threshold")
+"""The kinds of rules that the fast lane evaluates: on a pair of transactions, or on the transactions of a window."""
 LANES = ("fast", "exact")
 REASONS = ("not_running", "pending", "late", "quarantined", "out_of_order", "unknown")
 LATE = timedelta(minutes=10)
 """How much older than an earlier message a transaction is when it counts as late; the fast lane waits that long."""
 _ALERT = (*KEYS, "alert_id")
-_PAIR = ("account_id", "transaction_id", "timestamp", "small_transaction_id", "small_timestamp")
+_TRANSACTIONS = ("account_id", "transaction_id", "timestamp", "kind", "first_transaction_id", "first_timestamp")
 _PLACE = ("partition", "position")
 _DUPLICATE = ", ".join(f"'{name}'" for name in (*quality_rules.REPEATED_POSITION, quality_rules.TRANSACTION_IS_NEW))
 _OF_ROW = {
@@ -74,7 +74,7 @@ _OF_ROW = {
     "in_time": "row.at > least(small, large) AND row.at < greatest(small, large)",
     "in_topic": "row.at.partition <=> partition AND row.at.position > least(small.position, position)"
     " AND row.at.position < greatest(small.position, position)",
-    "in_window": "small_transaction_id IS NULL AND row.at.timestamp <= timestamp",
+    "in_window": f"kind = '{WINDOW}' AND row.at.timestamp <= timestamp",
 }
 """A row near an alert: whether it is one of its pair, between the two, or in the window of its threshold."""
 _OF_ALERT = {
@@ -82,7 +82,7 @@ _OF_ALERT = {
     "has_late": f"array_contains(row.reasons, '{quality_rules.LATE}') AND (of_pair OR in_window)",
     "has_quarantined": "NOT refined AND (of_pair OR (in_topic OR in_window)"
     f" AND arrays_overlap(row.reasons, array({_DUPLICATE})))",
-    "has_displaced": "refined AND if(small_transaction_id IS NULL, row.at.partition <> partition"
+    "has_displaced": f"refined AND if(kind = '{WINDOW}', row.at.partition <> partition"
     " OR in_window <> (row.at.position <= position), in_topic <> in_time)",
 }
 """An alert: whether one of its rows is like this. ``is_refined``: silver has the transaction that completed it."""
@@ -94,10 +94,10 @@ _REASON = f"""CASE
     WHEN exact AND position > coalesce(last_position, -1) THEN 'pending'
     WHEN has_late OR exists(minutes, one -> one.minute > timestamp + {_LATE} AND one.position < position
         OR one.minute > small.timestamp + {_LATE} AND one.position < small.position) THEN 'late'
-    WHEN has_quarantined OR fast AND is_refined AND small_transaction_id IS NOT NULL AND small IS NULL
+    WHEN has_quarantined OR fast AND is_refined AND kind = '{PAIR}' AND small IS NULL
         THEN 'quarantined'
     WHEN fast AND (NOT is_refined OR is_waiting) THEN 'pending'
-    WHEN has_displaced OR (small.position > position) <> (small_timestamp > timestamp) OR small.partition <> partition
+    WHEN has_displaced OR (small.position > position) <> (first_timestamp > timestamp) OR small.partition <> partition
         THEN 'out_of_order'
     WHEN exact AND is_silent THEN 'not_running'
     ELSE 'unknown' END"""
@@ -155,29 +155,39 @@ def lane_agreement(
 
 
 def _matched(fast: DataFrame, exact: DataFrame, placed: DataFrame) -> DataFrame:
-    """Return one row per alert: its pair of transactions, the place of the later one, and the lanes that raised it.
+    """Return one row per alert: its first and last transactions, the last one's place, and the lanes that raised it.
 
     From the fast lane it has the number of ``messages``, and the ``latency`` of the first in milliseconds.
     ``is_silent`` says whether that lane has no alert in the same ten minutes.
     """
     place = (F.col("transaction_partition").alias("partition"), F.col("transaction_offset").alias("position"))
-    first = F.min(F.struct("appended_at", "transaction_appended_at", *_PAIR, *place)).alias("first")
+    first = F.min(F.struct("appended_at", "transaction_appended_at", *_TRANSACTIONS, *place)).alias("first")
     latency = F.unix_millis("first.appended_at") - F.unix_millis("first.transaction_appended_at")
-    values = [F.col(f"first.{name}") for name in (*_PAIR, *_PLACE)] + [F.col("messages"), latency.alias("latency")]
+    values = [F.col(f"first.{name}") for name in (*_TRANSACTIONS, *_PLACE)] + [
+        F.col("messages"),
+        latency.alias("latency"),
+    ]
     by_alert = fast.where("alert_id IS NOT NULL").groupBy(*_ALERT).agg(first, F.count("*").alias("messages"))
     of_fast = by_alert.select(*_ALERT, *values, F.lit("fast").alias("lane"))
-    is_by_account = F.coalesce("entity", F.lit(ACCOUNT)) == ACCOUNT
+    begun = F.col("evidence")[0]
+    values_of_exact = {
+        "date": F.to_date("timestamp"),
+        "first_transaction_id": begun["transaction_id"],
+        "first_timestamp": begun["timestamp"],
+        "lane": F.lit("exact"),
+    }
     of_exact = (
-        exact.where(F.coalesce("kind", F.lit("small_then_large")).isin(*KINDS) & is_by_account)
+        exact.where(F.col("kind").isin(*KINDS) & (F.col("entity") == ACCOUNT))
         .join(placed.select("transaction_id", *_PLACE), on="transaction_id")
-        .select(F.to_date("timestamp").alias("date"), *_ALERT[1:], *_PAIR, *_PLACE, F.lit("exact").alias("lane"))
+        .withColumns(values_of_exact)
+        .select(*_ALERT, *_TRANSACTIONS, *_PLACE, "lane")
     )
     ten_minutes = Window.partitionBy("date", F.floor(F.unix_seconds("timestamp") / 600))
     return (
         of_fast.unionByName(of_exact, allowMissingColumns=True)
         .groupBy(*_ALERT)
         .agg(
-            *(F.max(name).alias(name) for name in (*_PAIR, *_PLACE, "messages", "latency")),
+            *(F.max(name).alias(name) for name in (*_TRANSACTIONS, *_PLACE, "messages", "latency")),
             *(F.bool_or(F.col("lane") == lane).alias(lane) for lane in LANES),
         )
         .withColumn("is_silent", ~F.max("fast").over(ten_minutes))
@@ -207,9 +217,10 @@ def _with_rows(alerts: DataFrame, placed: DataFrame, quarantine: DataFrame, look
     window = f"INTERVAL '{look_back.total_seconds():f}' SECOND"
     is_near = f"""fast <> exact AND key = key_of_row
         AND (of_account IS NULL OR of_account = account_id AND row.at.timestamp BETWEEN
-        if(small_transaction_id IS NULL, timestamp - {window}, least(small_timestamp, timestamp) - {_LATE})
-        AND greatest(small_timestamp, timestamp) + {_LATE})"""
-    small = "max(if(row.reasons IS NULL AND row.transaction_id = small_transaction_id, row.at, NULL))"
+        if(kind = '{WINDOW}', timestamp - {window}, least(first_timestamp, timestamp) - {_LATE})
+        AND greatest(first_timestamp, timestamp) + {_LATE})"""
+    is_small = f"kind = '{PAIR}' AND row.reasons IS NULL AND row.transaction_id = first_transaction_id"
+    small = f"max(if({is_small}, row.at, NULL))"
     return (
         alerts.selectExpr("*", f"explode(array(account_id, {place})) AS key")
         .join(rows, F.expr(is_near), how="left")

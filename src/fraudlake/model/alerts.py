@@ -32,12 +32,6 @@ if TYPE_CHECKING:
 ROLE = "SCORED"
 """The role of the transaction in the evidence."""
 _READ = ("transaction_id", "account_id", "timestamp", "amount", "probability", "reasons", "model_version")
-_OF_OTHERS = [
-    column
-    for column in tables.SILVER_ALERTS.fields
-    if column.name.startswith("small_") or column.name in ("seconds_between", "evidence_columns")
-]
-"""The columns of ``silver_alerts`` that are null in alerts of scores."""
 _EXPLANATION = (
     "Account %s paid %.2f at %s UTC: version %s of the model gives it the fraud probability %.3f (limit %.3f)"
 )
@@ -75,6 +69,7 @@ def of_predictions(
         "detected_at": clock.now(),
         "kind": F.lit(ModelRule.model_fields["kind"].default),
         "evidence": F.array(transaction),
+        "evidence_columns": F.lit(None).cast("array<map<string,string>>"),
         "measures": F.create_map(
             *(F.lit("probability"), F.col("probability").cast("string")),
             *(F.lit("threshold"), F.col("level").cast("string")),
@@ -86,7 +81,6 @@ def of_predictions(
     }
     rows = predictions.select(*_READ, F.explode(F.array_compact(F.array(*raised))).alias("raised"))
     rows = rows.select(*_READ, "raised.*")
-    columns |= {column.name: F.lit(None).cast(column.type) for column in _OF_OTHERS}
     return rows.withColumns(columns).select(*tables.SILVER_ALERTS.column_names)
 
 

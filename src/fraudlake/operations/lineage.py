@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
-from fraudlake.detection import evidence, rule_table
+from fraudlake.detection import rule_table
 from fraudlake.errors import UsageError
 from fraudlake.lake.commit import row_changes
 from fraudlake.lake.store import Snapshot
@@ -109,7 +109,7 @@ def _commits(lake: Lake, transaction: dict[str, Any]) -> dict[str, Taken | None]
 
 def origins(lake: Lake, alerts: list[dict[str, Any]]) -> list[list[Origin]]:
     """Return the transactions of each alert, with their rows of bronze."""
-    evidence_of_alerts = [evidence.of_alert(alert) for alert in alerts]
+    evidence_of_alerts = [alert["evidence"] for alert in alerts]
     ids = sorted({part["transaction_id"] for parts in evidence_of_alerts for part in parts})
     days = sorted({part["timestamp"].date() for parts in evidence_of_alerts for part in parts})
     silver = lake.store.query(

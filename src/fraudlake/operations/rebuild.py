@@ -135,12 +135,13 @@ class _Days:
     def touch(self, before: datetime | None) -> Column:
         """Return the condition that an alert may depend on transactions of the days.
 
-        An alert on a small and a large transaction does if the time between them overlaps the days. One of another kind
-        does if it ends on the days, or after them by no more than its rule looks back. Alerts that end at ``before`` or
-        later are left to the stream, whose state still has transactions from then on.
+        An alert of ``small_then_large`` does if the time between its transactions overlaps the days. One of another
+        kind does if it ends on the days, or after them by no more than its rule looks back. Alerts that end at
+        ``before`` or later are left to the stream, whose state still has transactions from then on.
         """
-        low, high = (pick("timestamp", "small_timestamp") for pick in (F.least, F.greatest))
-        is_pair = F.coalesce("kind", F.lit("small_then_large")) == "small_then_large"
+        times = F.transform("evidence", lambda part: part["timestamp"])
+        low, high = F.array_min(times), F.array_max(times)
+        is_pair = F.col("kind") == "small_then_large"
         touches = F.when(is_pair, (low < literals.instant(self.end)) & (high >= literals.instant(self.start)))
         ends = F.col("timestamp")
         for rule, reach in self.reaches.items():

@@ -12,6 +12,10 @@ from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.text.durations import Duration
 from fraudlake.values import from_json
 
+_FIRST_RULE = SmallThenLargeRule(
+    name="small_then_large", small_below=1.0, large_above=500.0, within=timedelta(seconds=60)
+)
+
 
 class Detection(BaseModel):
     """How alerts are raised."""
@@ -24,37 +28,14 @@ class Detection(BaseModel):
         ge=timedelta(0),
         description="In event_time order: how much older than the newest event time a row may be without being late.",
     )
-    small_below: float = Field(1.0, gt=0, description="A transaction below this amount is small.")
-    large_above: float = Field(500.0, gt=0, description="A transaction above this amount is large.")
-    within: Duration = Field(
-        timedelta(seconds=60), gt=timedelta(0), description="Longest time from the small transaction to the large one."
-    )
     rules: Annotated[tuple[Rule, ...], BeforeValidator(from_json)] = Field(
-        (), description="Several rules at once; those of kind small_then_large replace the three settings above."
+        (_FIRST_RULE,), description="The rules of a new lake; by default, that of Flink's tutorial."
     )
     buckets: int = Field(16, ge=1, le=4096, description="Hash buckets of accounts that hold the state.")
 
-    @property
-    def active_rules(self) -> tuple[SmallThenLargeRule, ...]:
-        """The small-then-large rules: those of ``rules``, or the one that the three separate settings define."""
-        return tuple(rule for rule in self.rules if isinstance(rule, SmallThenLargeRule)) or (
-            SmallThenLargeRule(
-                name="small_then_large",
-                small_below=self.small_below,
-                large_above=self.large_above,
-                within=self.within,
-            ),
-        )
-
-    @property
-    def known_rules(self) -> tuple[Rule, ...]:
-        """The rules of all kinds, whose names commands accept."""
-        others = (rule for rule in self.rules if not isinstance(rule, SmallThenLargeRule))
-        return (*self.active_rules, *others)
-
     @model_validator(mode="after")
     def _rules_are_consistent(self) -> Self:
-        names = [rule.name for rule in self.known_rules]
+        names = [rule.name for rule in self.rules]
         if len(set(names)) < len(names):
             raise ValueError(f"rules must have different names, not {names}")
         return self

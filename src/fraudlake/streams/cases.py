@@ -24,10 +24,10 @@ def update(lake: Lake, entities: Collection[Entity]) -> None:
     """Recompute the cases of some entities, and merge the changes."""
     alerts, present = tables.SILVER_ALERTS, tables.GOLD_CASES
     first_day = machine_clock.first_day(lake, alerts.name)
-    for of_alerts, of_cases in _conditions(entities):
+    for condition in _conditions(entities):
         changes = cases.changes(
-            lake.store.query(f"SELECT {', '.join(present.column_names)} FROM {present.name} {of_cases}", present),
-            lake.store.query(f"SELECT {cases.COLUMNS} FROM {alerts.name} {of_alerts}", alerts),
+            lake.store.query(f"SELECT {', '.join(present.column_names)} FROM {present.name} {condition}", present),
+            lake.store.query(f"SELECT {cases.COLUMNS} FROM {alerts.name} {condition}", alerts),
             lake.settings.case_gap,
             lake.settings.case_length,
             first_day,
@@ -38,15 +38,14 @@ def update(lake: Lake, entities: Collection[Entity]) -> None:
 
 def update_all(lake: Lake) -> None:
     """Recompute all cases."""
-    columns = f"DISTINCT {cases.ENTITY} AS entity, {cases.ENTITY_KEY} AS entity_key"
-    alerted = lake.store.query(f"SELECT {columns} FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS).to_pylist()
-    known = lake.store.query(
-        f"SELECT DISTINCT entity, entity_key FROM {tables.GOLD_CASES.name}", tables.GOLD_CASES
-    ).to_pylist()
-    update(lake, {(row["entity"], row["entity_key"]) for row in (*alerted, *known)})
+    entities = set()
+    for table in (tables.SILVER_ALERTS, tables.GOLD_CASES):
+        rows = lake.store.query(f"SELECT DISTINCT entity, entity_key FROM {table.name}", table).to_pylist()
+        entities |= {(row["entity"], row["entity_key"]) for row in rows}
+    update(lake, entities)
 
 
-def _conditions(entities: Collection[Entity]) -> Iterator[tuple[str, str]]:
+def _conditions(entities: Collection[Entity]) -> Iterator[str]:
     """Return SQL conditions on ``silver_alerts`` and ``gold_cases`` that select at least these entities."""
     keys = sorted({key for _, key in entities})
     size = _FEW if len(keys) <= _FEW else _AT_ONCE
@@ -56,4 +55,4 @@ def _conditions(entities: Collection[Entity]) -> Iterator[tuple[str, str]]:
             chosen = f"IN ({', '.join(map(literal, part))})"
         else:
             chosen = f"BETWEEN {literal(part[0])} AND {literal(part[-1])}"
-        yield f"WHERE {cases.ENTITY_KEY} {chosen}", f"WHERE entity_key {chosen}"
+        yield f"WHERE entity_key {chosen}"

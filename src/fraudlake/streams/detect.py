@@ -125,7 +125,7 @@ def streams(lake: Lake, forget: DataFrame | None = None) -> list[Stream]:
             rows,
             write,
             reads=(tables.SILVER_TRANSACTIONS,),
-            writes=dict.fromkeys(tables.ALERTS, "coalesce(kind, '') <> 'model'"),
+            writes=dict.fromkeys(tables.ALERTS, "kind <> 'model'"),
             fixed={"buckets": lake.settings.buckets, "ordering": lake.settings.ordering},
             persist=False,
             waits=in_event_time,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from fraudlake_cli.app import RULES, STREAMING, App, cli, follow_reviews, options, run_step
+from fraudlake_cli.app import STREAMING, App, cli, follow_reviews, options, run_step
 from fraudlake_cli.commands.rule_changes import note_other_rules
 
 
 @cli.command(example="fraudlake detect --trigger continuous --interval '1 second'")
-@options("ordering", "max_out_of_orderness", *RULES, *STREAMING)
+@options("ordering", "max_out_of_orderness", *STREAMING)
 @click.pass_obj
 def detect(app: App, /, **flags: str | None) -> None:
     """silver_transactions → silver_alerts.
@@ -25,7 +25,7 @@ def detect(app: App, /, **flags: str | None) -> None:
 
 
 @cli.command(example="fraudlake aggregate")
-@options("ordering", "max_out_of_orderness", *RULES, "bootstrap_servers", "fast_alerts_topic", *STREAMING)
+@options("ordering", "max_out_of_orderness", "bootstrap_servers", "fast_alerts_topic", *STREAMING)
 @click.pass_obj
 def aggregate(app: App, /, **flags: str | None) -> None:
     """silver_transactions, silver_alerts → gold_account_daily, gold_account_tiles, gold_detector_agreement, gold_cases.

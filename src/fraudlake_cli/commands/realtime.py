@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fraudlake.errors import MissingLakeError, UsageError
 from fraudlake.text.durations import Duration
-from fraudlake_cli.app import QUALITY, RULES, App, cli, options
+from fraudlake_cli.app import QUALITY, App, cli, options
 from fraudlake_cli.progress import console
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     "kafka_secret",
     "realtime_batch",
     *QUALITY,
-    *RULES,
 )
 @click.option("--rules", "file", type=click.Path(path_type=Path), help="File with [[rules]], instead of the lake's.")
 @click.option("--without-end", is_flag=True, help="Keep each account's last rows permanently, not for a time.")
@@ -98,7 +97,7 @@ def rules_of_lake(app: App, flags: dict[str, str | None]) -> Iterable[tuple[Rule
     try:
         rules = rule_table.read(app.open_existing(**flags))
     except MissingLakeError:
-        rules = RuleSet.of(app.settings(**flags).known_rules)
+        rules = RuleSet.of(app.settings(**flags).rules)
     return ((version.rule, version.status, version.version) for version in rules.evaluated)
 
 

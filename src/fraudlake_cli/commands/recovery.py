@@ -9,7 +9,7 @@ import click
 
 from fraudlake.errors import UsageError
 from fraudlake_cli import summary
-from fraudlake_cli.app import QUALITY, RULES, App, cli, options
+from fraudlake_cli.app import QUALITY, App, cli, options
 from fraudlake_cli.command import Day, time_of
 from fraudlake_cli.commands.rule_changes import note_other_rules
 from fraudlake_cli.progress import console
@@ -52,7 +52,7 @@ def restore(app: App, /, table: str, version: int | None, timestamp: str | None,
 @click.option("--from", "first", type=_DAY, required=True, help="First day (UTC).")
 @click.option("--to", "last", type=_DAY, required=True, help="Last day (UTC), included.")
 @click.option("--apply", "is_applied", is_flag=True, help="Write the days, in one commit per table.")
-@options(*QUALITY, "ordering", *RULES)
+@options(*QUALITY, "ordering")
 @click.pass_obj
 def replay(app: App, /, first: datetime, last: datetime, is_applied: bool, **flags: str | None) -> None:
     """Recompute days of silver, quarantine, alerts and aggregates from bronze, and show or write the changes.

@@ -136,7 +136,7 @@ def apply(app: App, /, file: Path | None, yes: bool, author: str | None, reason:
 
     settings = app.settings_of_lake()
     wanted: Sequence[tuple[Rule, Status]] = (
-        rule_file.read(file) if file else [(rule, "live") for rule in settings.known_rules]
+        rule_file.read(file) if file else [(rule, "live") for rule in settings.rules]
     )
     rule_table.require_valid([rule for rule, _ in wanted], settings)
     if yes:
@@ -151,7 +151,7 @@ def note_other_rules(lake: Lake) -> None:
     from fraudlake.detection import rule_table
     from fraudlake.settings import Settings
 
-    wanted = [rule for rule in lake.settings.known_rules if rule not in Settings.model_construct().known_rules]
+    wanted = [rule for rule in lake.settings.rules if rule not in Settings.model_construct().rules]
     live = [version.rule for version in rule_table.read(lake).live]
     others = [rule.name for rule in wanted if rule not in live]
     if others:

@@ -11,7 +11,7 @@ import click
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.text import text_file
 from fraudlake.text.counts import counted
-from fraudlake_cli.app import RULES, App, cli, options
+from fraudlake_cli.app import App, cli, options
 from fraudlake_cli.command import Day
 from fraudlake_cli.progress import console, timed
 from fraudlake_cli.summary import approximately
@@ -41,7 +41,7 @@ def _source(command: Any) -> Any:
 
 @rules_.command(example="fraudlake rules check --sql query.sql")
 @_source
-@options("columns", *RULES)
+@options("columns")
 @click.pass_obj
 def check(app: App, /, name: str | None, file: Path | None, **flags: str | None) -> None:
     """Check whether a rule, or every rule, is valid, without evaluating it.
@@ -52,7 +52,7 @@ def check(app: App, /, name: str | None, file: Path | None, **flags: str | None)
     from fraudlake.rules.columns import query_columns
 
     settings = app.settings_of_lake(**flags)
-    rules = [_rule(settings, name, file)] if name or file else list(settings.known_rules)
+    rules = [_rule(settings, name, file)] if name or file else list(settings.rules)
     columns = query_columns(settings.columns)
     for rule in rules:
         rule.check(columns, settings.entities)
@@ -65,7 +65,7 @@ def check(app: App, /, name: str | None, file: Path | None, **flags: str | None)
 @click.option("--from", "first", type=_DAY, help="First day (UTC).  [default: silver's first]")
 @click.option("--to", "last", type=_DAY, help="Last day (UTC).  [default: silver's last]")
 @click.option("--matches", type=click.Path(path_type=Path), help="File for the alerts, one JSON object per line.")
-@options("columns", *RULES)
+@options("columns")
 @click.pass_obj
 def backtest(
     app: App,
@@ -187,7 +187,7 @@ def _rule(settings: Settings, name: str | None, file: Path | None) -> Rule:
     from fraudlake.rules.rule_set import RuleSet
 
     _require_one(name, file)
-    return query_of(file) if file else RuleSet.of(settings.known_rules).version_of(str(name)).rule
+    return query_of(file) if file else RuleSet.of(settings.rules).version_of(str(name)).rule
 
 
 def _overlaps(compared: Comparison) -> list[str]:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from fraudlake import tables
-from fraudlake.detection import evidence
 from fraudlake.entity import ACCOUNT, title
 from fraudlake.errors import UsageError
 from fraudlake.silver import source_position
@@ -92,8 +91,8 @@ class _Case:
         self._alerts = self._select(
             tables.SILVER_ALERTS, "*", f"WHERE {one_of('alert_id', alert_ids)} ORDER BY timestamp, alert_id"
         )
-        days = {part["timestamp"].date() for alert in self._alerts for part in evidence.of_alert(alert)}
-        ids = {part["transaction_id"]: None for alert in self._alerts for part in evidence.of_alert(alert)}
+        days = {part["timestamp"].date() for alert in self._alerts for part in alert["evidence"]}
+        ids = {part["transaction_id"]: None for alert in self._alerts for part in alert["evidence"]}
         self._ids = [*dict.fromkeys([*ids, *self.row["transaction_ids"][:_MOST]])]
         if lacking := [id_ for id_ in self._ids if id_ not in ids]:  # of cases opened by hand, without alerts
             assert self.item.about is not None
@@ -215,7 +214,7 @@ class _Case:
         for id_, at in paid.items():
             rows.append((at, "paid", id_, None, None))
         for alert in self._alerts:
-            by = f"{alert['rule']}, version {alert['rule_version'] or 1}"
+            by = f"{alert['rule']}, version {alert['rule_version']}"
             rows.append((alert["detected_at"], "alert", alert["transaction_id"], by, alert["explanation"]))
         for score in self._predictions:
             by, says = f"model, version {score['model_version']}", f"probability {text(score['probability'])}"
@@ -239,7 +238,7 @@ class _Case:
         """Return each transaction with its place in the source and its role in the rules."""
         roles: dict[str, list[str]] = {}
         for alert in self._alerts:
-            for part in evidence.of_alert(alert):
+            for part in alert["evidence"]:
                 roles.setdefault(part["transaction_id"], []).append(f"{alert['rule']}: {part['variable']}")
         rows = [
             (
@@ -305,7 +304,7 @@ class _Case:
     def rules(self) -> Block:
         """Return the versions of the rules that raised the alerts, and who made them."""
         title, table = "Rules", tables.SILVER_RULES
-        used = {(alert["rule"], alert["rule_version"] or 1) for alert in self._alerts}
+        used = {(alert["rule"], alert["rule_version"]) for alert in self._alerts}
         changes = self._select(table, "*", f"WHERE {one_of('name', {name for name, _ in used})} ORDER BY change")
         rows = [
             (

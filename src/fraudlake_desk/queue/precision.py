@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from fraudlake_desk.window import Window
 
 _DAY = "CAST(timestamp AS DATE)"
-_VERSION = "coalesce(rule_version, 1)"
 _COUNTED = ("alerts", "decided", "right_alerts")
 UNKNOWN = Estimate(None, 0.0, 1.0)
 
@@ -144,7 +143,7 @@ def _with_verdicts(store: Store, table: Table, condition: str) -> str:
         "GROUP BY p.alert_id"
     )
     chosen = (
-        f"SELECT rule, {_VERSION} AS version, alert_id, account_id, {_DAY} AS day FROM {table.name} WHERE {condition}"
+        f"SELECT rule, rule_version AS version, alert_id, account_id, {_DAY} AS day FROM {table.name} WHERE {condition}"
     )
     return f"SELECT a.*, d.is_fraud FROM ({chosen}) a LEFT JOIN ({decided}) d ON a.alert_id = d.alert_id"
 

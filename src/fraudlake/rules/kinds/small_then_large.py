@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from fraudlake_patterns.expressions import Column
 
 
+ROLES = ("SMALL", "LARGE")
+"""The names of an alert's transactions in its evidence."""
+MEASURE = "seconds_between"
+"""The measure: the event time from the small transaction to the large one, negative if the large one is earlier."""
+
+
 class SmallThenLargeRule(AnyRule):
     """A small transaction, immediately followed by a large one of the same entity, is fraud."""
 
@@ -58,9 +64,9 @@ class SmallThenLargeRule(AnyRule):
         """Compile the rule as a pattern; in a stream, the detector's arrays give the same alerts."""
         from sqlglot import exp
 
-        from fraudlake.rules.kinds.pattern import PatternRule
+        from fraudlake.rules.kinds.pattern import CompiledPattern, PatternRule
 
-        small, large = (exp.column("amount", table=name) for name in ("SMALL", "LARGE"))
+        small, large = (exp.column("amount", table=name) for name in ROLES)
         # The detector's bound is inclusive, but a pattern's WITHIN is exclusive: a condition has the bound.
         milliseconds = round(self.within.total_seconds() * 1000)
         within = f"LARGE.dt <= SMALL.dt + INTERVAL '{milliseconds / 1000:.3f}' SECOND"
@@ -68,6 +74,10 @@ class SmallThenLargeRule(AnyRule):
             "SMALL": self.is_small(small).sql(),
             "LARGE": f"{self.is_large(large).sql()} AND {within}",
         }
-        measures = {"seconds_between": "TIMESTAMPDIFF(MILLISECOND, SMALL.dt, LARGE.dt) / 1000.0"}
-        pair = PatternRule(name=self.name, entity=self.entity, pattern="SMALL LARGE", define=define, measures=measures)
-        return replace(pair.compile(columns, entities), look_back=self.within)
+        measures = {MEASURE: "TIMESTAMPDIFF(MILLISECOND, SMALL.dt, LARGE.dt) / 1000.0"}
+        pair = PatternRule(
+            name=self.name, entity=self.entity, pattern=" ".join(ROLES), define=define, measures=measures
+        )
+        query = pair.compile(columns, entities).query
+        selected = tuple(output for output in query.select if output.name == MEASURE)
+        return CompiledPattern(replace(query, select=selected), self.within)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from fraudlake_patterns.expressions import Column
     from fraudlake_patterns.values import Expression
 
+ROLE = "counted"
+"""The name of each of an alert's transactions in its evidence."""
 EVIDENCE = 20
 """The largest number of a window's rows, the latest ones, in an alert."""
 
@@ -148,7 +150,7 @@ class CompiledThreshold:
             numbers = ordered.order[[*earlier, row]].tolist()
             total = float(totals[row])
             measures = {rule.aggregate: int(total) if total.is_integer() else total, "transactions": high - low}
-            alerts.append(Alert(numbers, ["counted"] * len(numbers), measures))
+            alerts.append(Alert(numbers, [ROLE] * len(numbers), measures))
         return Evaluation(alerts, ordered.order[still_counts if now is not None else []])
 
     def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> tuple[pa.Table, Any]:

@@ -2,6 +2,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.nio.file.Path;
 import java.time.Instant;
+import java.util.List;
 import java.util.Map;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.OpenContext;
@@ -133,7 +134,9 @@ public final class FlinkLane {
               "transactiontime",
               Instant.ofEpochMilli(large.appended).toString(),
               "data",
-              Map.of("small_transaction_id", small.id, "transaction_id", large.id)));
+              Map.of(
+                  "evidence",
+                  List.of(Map.of("transaction_id", small.id), Map.of("transaction_id", large.id)))));
     }
   }
 }
