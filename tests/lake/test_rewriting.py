@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
 from fraudlake import tables
-from fraudlake.lake import conflict, rewriting
+from fraudlake.lake import conflict, publication, rewriting
 from fraudlake.lake.commit import Commit
 from fraudlake.lake.data_file import DataFile
 from fraudlake.lake.spark_writer import SparkWriter
@@ -39,7 +39,7 @@ def numbers(folder: Path) -> list[int]:
 
 
 def log(folder: Path) -> list[dict[str, Any]]:
-    return rewriting._actions(DeltaTable(folder).version(), folder)
+    return publication.actions(folder, DeltaTable(folder).version())
 
 
 @pytest.fixture

@@ -153,3 +153,19 @@ def test_a_derived_id_depends_on_the_source_position_alone(spark: Any) -> None:
     ids = [row["transaction_id"] for row in first.collect()]
     assert len(set(ids)) == 2
     assert again.first()["transaction_id"] == ids[0]
+
+
+def test_a_derived_id_is_the_hash_of_the_source_in_sixteen_digits_and_the_position(spark: Any) -> None:
+    sources = [f"2026-03-07--{number:02}/part-{number}" for number in range(200)]
+    rows = spark.createDataFrame([(source, number**7) for number, source in enumerate(sources)], "s STRING, p BIGINT")
+    hashed, made = F.xxhash64("s"), transactions.derived_id("s", "p")
+    found = rows.select(hashed.alias("hash"), "p", made.alias("id")).collect()
+    assert [row["id"] for row in found] == [f"{row['hash'] % 2**64:016x}-{row['p']}" for row in found]
+    assert min(len(f"{row['hash'] % 2**64:x}") for row in found) < 16  # one of them begins with a zero
+
+
+def test_the_first_character_of_a_text_does_not_hide_the_others(spark: Any) -> None:
+    texts = ["a", "~", "!", " a", "\x7fa", "\u3000\u0101", "\u0101", "", " ", "\x7f", "\u200b\u3000", None]
+    rows = spark.createDataFrame([(text,) for text in texts], "text STRING")
+    found = [row[0] for row in rows.select(quality_rules.is_blank("text")).collect()]
+    assert found == [False] * 7 + [True] * 5

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,7 +18,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from fraudlake import tables
-from fraudlake.lake import conflict, delta_rs_reader, rewriting, session
+from fraudlake.lake import conflict, delta_rs_reader, publication, rewriting, session
 from fraudlake.lake.writer import Compute, Mode, Transaction, Writer
 from fraudlake.text.sql_text import one_of
 
@@ -33,6 +35,12 @@ _COMPACT_EVERY = 50
 """Number of commits between two compactions of a table."""
 _MERGED_AT_ONCE = 10_000_000
 """Rows that a merge takes at once, about 2 GB of memory; more of them are merged in several commits."""
+_FEW_OF_TASK = 10_000
+"""Rows of a task that it returns instead of writing them to files of its own."""
+_RESULT = pa.schema([("path", pa.string()), ("few", pa.binary())])
+"""The result of a task: the path of its scratch table, or its rows as an Arrow IPC stream."""
+_FIRST_WRITE = 1
+"""The version of the first write to a new table."""
 _NO_RETRIES = 0
 """Retries of delta-rs for a commit that removes files. A retry does not notice that another commit has removed one of
 them (seen in 1.6), so the rows that a compaction wrote meanwhile would stay."""
@@ -50,7 +58,7 @@ class DeltaRsWriter(Writer):
         delta: the table as it is now.
         folder: its folder.
         table: the table, with its declared columns.
-        spool: the folder to which Spark's tasks write computed rows.
+        spool: the folder in which Spark's tasks write scratch tables.
         compact: compacts the table's small files.
         compact_every: the number of commits after which it is called; by default, that of the tables that compact.
     """
@@ -81,10 +89,22 @@ class DeltaRsWriter(Writer):
         """Append the rows of a DataFrame: see :meth:`Writer.append`."""
         if self._has(transaction):
             return
+        if session.reads_few_rows(rows.sparkSession):
+            # This process has loaded the packages that each of Spark's Python processes would load first.
+            batches = rows.toArrow().to_batches()
+            computed = [*_in_schema(compute(iter(batches)) if compute else batches, self._table.schema)]
+            if computed:
+                few = pa.RecordBatchReader.from_batches(self._table.schema, computed)
+                self._commit(few, "append", transaction, metadata)
+            return
         folder = self._spool / (transaction[0] if transaction else uuid.uuid4().hex)
-        with _computed(rows, compute, self._table.schema, folder) as computed:
-            if computed is not None:
-                self._commit(computed, "append", transaction, metadata)
+        with _computed(rows, compute, self._table.schema, self._delta, folder) as (scratch_tables, few):
+            if scratch_tables:
+                self._publish(scratch_tables, folder, transaction, metadata)
+            elif few:
+                self._commit(
+                    pa.RecordBatchReader.from_batches(self._table.schema, few), "append", transaction, metadata
+                )
 
     def write(
         self,
@@ -122,8 +142,43 @@ class DeltaRsWriter(Writer):
         # The table has columns that earlier settings declared, and the rows lack.
         evolution: Literal["merge"] | None = "merge" if mode == "append" else None
         write_deltalake(self._delta, rows, mode=mode, schema_mode=evolution, commit_properties=properties)
+        self._compact_regularly()
+
+    def _compact_regularly(self) -> None:
         if self._compact_every and self._delta.version() % self._compact_every == 0:
             self._compact()
+
+    def _publish(
+        self, scratch_tables: Sequence[Path], draft_folder: Path, transaction: Transaction | None, metadata: str | None
+    ) -> None:
+        """Commit the files of scratch tables that Spark's tasks have written."""
+        files: dict[Path, Path] = {}
+        added: list[publication.Action] = []
+        number = 0
+        for scratch in scratch_tables:
+            for action in publication.actions(scratch, _FIRST_WRITE):
+                if "add" in action:
+                    added.append(action)
+                    files[scratch / action["add"]["path"]] = self._folder / action["add"]["path"]
+                elif "commitInfo" in action:
+                    number += action["commitInfo"]["operationMetrics"]["num_added_rows"]
+                    commit_info = action["commitInfo"]
+        commit_info["timestamp"] = time.time_ns() // 1_000_000
+        commit_info["operationMetrics"] = {"num_added_files": len(added), "num_added_rows": number}
+        if metadata is not None:
+            commit_info["userMetadata"] = metadata
+        committed = [{"commitInfo": commit_info}, *added]
+        if transaction is not None:
+            committed.append({"txn": dict(zip(("appId", "version"), transaction, strict=True))})
+
+        def conflicts(action: publication.Action) -> bool:
+            return transaction is not None and action.get("txn", {}).get("appId") == transaction[0]
+
+        draft = draft_folder / "commit.json"
+        publication.publish(self._folder, self._delta.version(), committed, files, conflicts, draft)
+        self._delta.update_incremental()
+        self._complete_log()
+        self._compact_regularly()
 
     def insert_rows(self, rows: pa.Table, keys: Sequence[str], is_whole: bool = False) -> None:
         """Insert the Arrow rows whose keys are not in the table; the caller repeats it after a conflict.
@@ -147,9 +202,8 @@ class DeltaRsWriter(Writer):
     def merge(self, changes: DataFrame, keys: tuple[str, ...], dates: list[date] | None = None) -> None:
         """Upsert and delete rows by their keys: see :meth:`Writer.merge`."""
         schema = self._table.schema.append(pa.field("gone", pa.bool_()))
-        with _computed(changes.select(*schema.names), None, schema, self._spool / uuid.uuid4().hex) as computed:
-            if computed is not None:
-                self.merge_rows(computed.read_all(), keys)
+        batches = changes.select(*schema.names).toArrow().to_batches()
+        self.merge_rows(pa.Table.from_batches(_in_schema(batches, schema), schema), keys)
 
     def merge_rows(self, changes: pa.Table, keys: tuple[str, ...]) -> None:
         """Upsert and delete Arrow rows by their keys: see :meth:`Writer.merge_rows`."""
@@ -191,58 +245,70 @@ class DeltaRsWriter(Writer):
 
 @contextmanager
 def _computed(
-    rows: DataFrame, compute: Compute | None, schema: pa.Schema, folder: Path
-) -> Iterator[pa.RecordBatchReader | None]:
-    """Compute rows, and return them during the block; None if there are none.
+    rows: DataFrame, compute: Compute | None, schema: pa.Schema, delta: DeltaTable, folder: Path
+) -> Iterator[tuple[list[Path], list[pa.RecordBatch]]]:
+    """Compute rows in Spark's tasks, each of which writes its own to a scratch table, or returns them if they are few.
+
+    So rows leave Spark once, as arrays, and a commit only needs to move files. Collecting all rows would need as much
+    memory as they have, and a file for the few rows of each task would make the table slow.
 
     Args:
         rows: the input.
         compute: turns the batches of a task into batches of ``schema``; None if they have its columns.
-        schema: the results' schema.
-        folder: the folder of the Arrow files, for this use only. Files that a crash has left there are removed.
+        schema: the schema of the computed rows.
+        delta: the table that they are for, whose partitions and properties the scratch tables have.
+        folder: the folder of the scratch tables, for this use only. What a crash has left there is removed.
+
+    Returns:
+        The scratch tables with all rows, during the block; or all rows, if no task has many.
     """
-    if session.reads_few_rows(rows.sparkSession):
-        # This process has loaded the packages that each of Spark's Python processes would load first.
-        batches = rows.toArrow().to_batches()
-        few = [_as(schema, batch) for batch in (compute(iter(batches)) if compute else batches) if batch.num_rows]
-        yield pa.RecordBatchReader.from_batches(schema, few) if few else None
-    else:
-        with _spooled(rows, compute, schema, folder) as computed:
-            yield computed
+    metadata = delta.metadata()
+    columns, properties = metadata.partition_columns, metadata.configuration
 
-
-@contextmanager
-def _spooled(
-    rows: DataFrame, compute: Compute | None, schema: pa.Schema, folder: Path
-) -> Iterator[pa.RecordBatchReader | None]:
-    """Compute rows in Spark's tasks, as :func:`_computed` does.
-
-    With ``collect``, all results would have to fit into memory, and be converted to Spark's rows and back.
-    """
+    def written(batches: Iterable[pa.RecordBatch]) -> str:
+        scratch = str(folder / uuid.uuid4().hex)
+        own = DeltaTable.create(
+            scratch, schema, partition_by=columns, configuration=properties, raise_if_key_not_exists=False
+        )
+        write_deltalake(own, pa.RecordBatchReader.from_batches(schema, batches), mode="append")
+        return scratch
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in compute(batches) if compute else batches:
-            path = str(folder / f"{uuid.uuid4()}.arrow")
-            with pa.ipc.new_file(path, schema) as file:
-                file.write_batch(_as(schema, batch))
-            yield pa.RecordBatch.from_pydict({"path": [path]})
+        computed = _in_schema(compute(batches) if compute else batches, schema)
+        first: list[pa.RecordBatch] = []
+        while sum(batch.num_rows for batch in first) <= _FEW_OF_TASK:
+            following = next(computed, None)
+            if following is None:
+                yield pa.RecordBatch.from_pydict({"path": [None], "few": [_serialized(first, schema)]}, _RESULT)
+                return
+            first.append(following)
+        yield pa.RecordBatch.from_pydict({"path": [written(chain(first, computed))], "few": [None]}, _RESULT)
 
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    # If Spark has repeated a task, these are only the files of the successful attempt.
-    paths = [row["path"] for row in rows.mapInArrow(write, "path STRING").collect()]
+    # If Spark has repeated a task, these are only the results of the successful attempt.
+    results = rows.mapInArrow(write, "path STRING, few BINARY").collect()
+    scratch_tables = [result["path"] for result in results if result["path"] is not None]
+    few = [batch for result in results if result["few"] is not None for batch in pa.ipc.open_stream(result["few"])]
     try:
-        batches = (batch for path in paths for batch in _batches(path))
-        yield pa.RecordBatchReader.from_batches(schema, batches) if paths else None
+        if scratch_tables and few:
+            scratch_tables.append(written(few))
+        yield [Path(scratch) for scratch in scratch_tables], few
     finally:
         shutil.rmtree(folder)
 
 
-def _as(schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+def _serialized(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
+    """Serialize batches as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    return bytes(sink.getvalue())
 
 
-def _batches(path: str) -> Iterator[pa.RecordBatch]:
-    with pa.memory_map(path) as memory, pa.ipc.open_file(memory) as file:
-        for number in range(file.num_record_batches):
-            yield file.get_batch(number)
+def _in_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the batches that have rows, in a schema with the same columns."""
+    for batch in batches:
+        if batch.num_rows:
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)

@@ -10,16 +10,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
+from fraudlake.lake import publication
 from fraudlake.lake.data_file import DataFile
+from fraudlake.lake.publication import Action
 
 
 def rewrite(folder: Path, files: list[DataFile], by: tuple[str, ...], size: int, scratch: Path) -> None:
@@ -43,7 +42,7 @@ def rewrite(folder: Path, files: list[DataFile], by: tuple[str, ...], size: int,
             copy.optimize.z_order(by, target_size=size)
         else:
             copy.optimize.compact(target_size=size)
-        _publish(_actions(copy.version(), scratch), by, folder, delta.version(), scratch)
+        _publish(publication.actions(scratch, copy.version()), by, folder, delta.version(), scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -74,15 +73,7 @@ def _link(file: Path, link: Path) -> None:
     os.link(file, link)
 
 
-def _log_file(folder: Path, version: int) -> Path:
-    return folder / "_delta_log" / f"{version:020}.json"
-
-
-def _actions(version: int, folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in _log_file(folder, version).read_text().splitlines()]
-
-
-def _publish(actions: list[dict[str, Any]], by: tuple[str, ...], folder: Path, version: int, scratch: Path) -> None:
+def _publish(actions: list[Action], by: tuple[str, ...], folder: Path, version: int, scratch: Path) -> None:
     """Commit the scratch table's actions to the table, whose ``version`` has the same files."""
     added = [action["add"] for action in actions if "add" in action]
     removed = {action["remove"]["path"] for action in actions if "remove" in action}
@@ -92,25 +83,9 @@ def _publish(actions: list[dict[str, Any]], by: tuple[str, ...], folder: Path, v
     days = sorted({add["partitionValues"].get("date") or "NULL" for add in added})
     parameters = {"predicate": json.dumps([f"date IN ({', '.join(days)})"]), "zOrderBy": json.dumps(by)}
     commit_info |= {"readVersion": version, "operationParameters": {**parameters, "auto": "false"}}
-    draft = scratch / "commit.json"
-    draft.write_text("".join(json.dumps(action) + "\n" for action in actions))
-    for add in added:
-        (scratch / add["path"]).rename(folder / add["path"])
-    try:
-        _commit(draft, removed, folder, version + 1)
-    except CommitFailedError:
-        for add in added:
-            (folder / add["path"]).unlink()
-        raise
 
+    def conflicts(action: Action) -> bool:
+        return action.get("remove", {}).get("path") in removed
 
-def _commit(draft: Path, removed: Iterable[str], folder: Path, version: int) -> None:
-    """Commit as the next free version, by a hard link, which fails if another process has used the version."""
-    while True:
-        with suppress(FileExistsError):
-            os.link(draft, _log_file(folder, version))
-            break
-        for action in _actions(version, folder):
-            if action.get("remove", {}).get("path") in removed or "metaData" in action or "protocol" in action:
-                raise CommitFailedError(f"version {version} has changed what was rewritten")
-        version += 1
+    files = {scratch / add["path"]: folder / add["path"] for add in added}
+    publication.publish(folder, version, actions, files, conflicts, scratch / "commit.json")

@@ -259,6 +259,8 @@ def configuration(settings: Settings, further_java_options: Sequence[str] = ()) 
         # A micro-batch needs some dozen classes of generated code. With the default of 100 the streams of a process
         # evict each other's classes, and every micro-batch compiles its own again.
         "spark.sql.codegen.cache.maxEntries": "1000",
+        # The first of two maps, which Spark fills with 65,536 groups, only costs time once there are more of them.
+        "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
         # Rows are persisted only briefly: choosing a compression takes longer than computing them.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
         # A micro-batch has few dates: with an open file for each, Spark need not sort its rows by partition.

@@ -21,11 +21,11 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 _ROW_BYTES = 20
 """Approximate bytes of a row with Flink's four fields in a parquet file."""
 _BRIEF = 1_000_000
-_BRIEF_STEPS = {"detect": 5_000_000, "aggregate": 4_000_000}
+_BRIEF_STEPS = {"detect": 5_000_000, "aggregate": 4_000_000, "score": 4_000_000}
 """Rows up to which Java's second compiler does not pay off; the limit of other steps is :data:`_BRIEF`.
 
-Processor time without and with it: `refine` 35 and 43 s for 1,000,000 rows, 56 and 50 s for 3,000,000; for as many,
-`detect` 20 and 35 s, `aggregate` 41 and 53 s.
+Processor time without and with it: `refine` 35 and 43 s for 1,000,000 rows, 55 and 50 s for 3,000,000; for as many,
+`detect` 20 and 35 s, `aggregate` 41 and 53 s, `score` 58 and 75 s.
 """
 
 

@@ -36,7 +36,9 @@ _INK = "[^\\p{Z}\\p{Cc}\\p{Cf}\u034f\u115f\u1160\u2800\u3164\uffa0]"
 
 def is_blank(text: str) -> Column:
     """Return whether a column is null, or a text without a visible character."""
-    return ~F.coalesce(F.col(text).rlike(_INK), F.lit(False))
+    # Few texts need the regular expression: others begin with a character of ASCII that is visible.
+    is_plain = (F.col(text) >= "!") & (F.col(text) < "\x7f")
+    return ~F.coalesce(is_plain | F.col(text).rlike(_INK), F.lit(False))
 
 
 def _is_not_in(unit: str, settings: Settings, clock: Column) -> Column:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -56,7 +58,8 @@ def own_id() -> Column:
 
 def derived_id(source: ColumnOrName, position: ColumnOrName) -> Column:
     """Make a transaction id from the source position."""
-    return F.format_string("%016x-%d", F.xxhash64(source), position)
+    # Spark formats a text by Java's Formatter, which takes longer than all quality rules of a row.
+    return F.concat(F.lower(F.lpad(F.hex(F.xxhash64(source)), 16, "0")), F.lit("-"), position)
 
 
 def checked(bronze: DataFrame, settings: Settings, clock: Column | None = None) -> DataFrame:
@@ -77,8 +80,14 @@ def checked(bronze: DataFrame, settings: Settings, clock: Column | None = None) 
 
 
 def _broken(rules: list[quality_rules.QualityRule], severity: str) -> Column:
-    broken = [F.when(~rule.valid, F.lit(rule.name)) for rule in rules if rule.severity == severity]
-    return F.array_compact(F.array(*broken)) if broken else F.array().cast("array<string>")
+    of_severity = [rule for rule in rules if rule.severity == severity]
+    none = F.array().cast("array<string>")
+    if not of_severity:
+        return none
+    is_broken = functools.reduce(operator.or_, (~F.coalesce(rule.valid, F.lit(True)) for rule in of_severity))
+    # Spark interprets array_compact with all that is in it (seen in 4.2), which takes long, so most rows go without.
+    broken = F.array(*(F.when(~rule.valid, F.lit(rule.name)) for rule in of_severity))
+    return F.when(is_broken, F.array_compact(broken)).otherwise(none)
 
 
 def valid(checked_rows: DataFrame, columns: Iterable[str] = ()) -> DataFrame:

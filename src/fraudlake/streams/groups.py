@@ -49,11 +49,12 @@ def _stream(lake: Lake, aggregates: Sequence[GroupAggregate]) -> Stream:
     has_cases = first.sources == gold.CASES.sources
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        touched = refresh.of_whole_days(lake, batch, f"{first.step}.date")
-        if batch_id == 0:  # the tables have no rows of these days
-            by_day, entities = _summary(touched, first, has_cases)
-            threads.call_all([partial(cases.update, lake, entities), *_updates(lake, aggregates, [*by_day])])
+        if batch_id == 0:
+            # It touches all groups, so its rows are read only to compute these.
+            updates = _updates(lake, aggregates, refresh.whole_days(lake))
+            threads.call_all([*([partial(cases.update_all, lake)] if has_cases else []), *updates])
             return
+        touched = refresh.of_whole_days(lake, batch, f"{first.step}.date")
         with persisted_batch(touched) as require_again:
             by_day, entities = _summary(touched, first, has_cases)
             rows = sum(by_day.values())
