@@ -18,6 +18,8 @@ from typing import Any
 
 from fraudlake import tables
 from fraudlake.detection import alerts as silver_alerts
+from fraudlake.detection import detector_stream
+from fraudlake.detection.evaluator import Evaluator
 from fraudlake.lake import Lake, open_lake
 from fraudlake.lake.appender import Appender
 from fraudlake.rules import rule_file
@@ -96,8 +98,8 @@ def measure(lake: Lake, rules: Sequence[Rule], files_per_batch: int, warm_up: in
     batches: list[tuple[int, float]] = []
     seen: set[int] = set()
 
-    evaluator = silver_alerts.Evaluator.of(lake.settings, RuleSet.of(rules).versions)
-    output = silver_alerts.detector_output(source, lake.settings, evaluator)
+    evaluator = Evaluator.of(lake.settings, RuleSet.of(rules).versions)
+    output = detector_stream.detector_output(source, lake.settings, evaluator)
     detecting = stream.Stream("detect", lambda: output, write)
     query = (
         output.writeStream.option("checkpointLocation", str(lake.checkpoint("detect").folder))

@@ -12,7 +12,7 @@ from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
 from fraudlake import settings, tables
-from fraudlake.detection import alerts
+from fraudlake.detection import alerts, detector_stream
 from fraudlake.errors import UsageError
 from fraudlake.gold import GROUPED
 from fraudlake.gold.aggregate import GroupAggregate
@@ -35,7 +35,7 @@ if set(LANDED.columns) != set(DECLARED):
 CHECKED = transactions.checked(LANDED, SETTINGS)
 VALID = transactions.valid(CHECKED, SETTINGS.columns)
 QUARANTINED = transactions.quarantined(CHECKED)
-ALERTS = alerts.alerts(alerts.detector_output(VALID, SETTINGS))
+ALERTS = alerts.alerts(detector_stream.detector_output(VALID, SETTINGS))
 
 
 @dp.table

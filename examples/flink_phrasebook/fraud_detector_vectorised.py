@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from examples import console, feed, program
 from fraudlake import settings
-from fraudlake.detection import alerts
+from fraudlake.detection import alerts, detector_stream
 
 DOCUMENT = "000"
 PHRASES = (
@@ -37,7 +37,7 @@ def main(spark: SparkSession, folder: Path) -> None:
         F.lit("tutorial").alias("source"),
         F.col("timestamp").alias("position"),
     )
-    output = alerts.alerts(alerts.detector_output(silver, settings.load(buckets=2)))
+    output = alerts.alerts(detector_stream.detector_output(silver, settings.load(buckets=2)))
     shown = ("timestamp", "account_id", "amount", "explanation")
     console.print_stream(output.select(*shown), folder / "checkpoint")
 

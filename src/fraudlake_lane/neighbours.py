@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from fraudlake.bronze.calendar import MICROSECOND
-from fraudlake.detection import alerts
+from fraudlake.detection import detector_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -36,7 +36,7 @@ As structs, rows are sorted by event time, then by position.
 _ARRAYS = {name: f"ARRAY<{kind}>" for name, kind in ROW.items()}
 """Rows as columns of arrays."""
 _ORDER = ("appended", "offset", "partition")
-LATENESS = timedelta(microseconds=alerts.GRACE)
+LATENESS = timedelta(microseconds=detector_stream.GRACE)
 """How much older than the newest row a row may be: the grace period of the exact lane in the order of arrival."""
 _UNUSED = timedelta(days=1)
 """How long after the span :func:`by_processor` keeps rows: longer than the lane is ever stopped."""

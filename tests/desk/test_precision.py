@@ -92,7 +92,7 @@ def store(tmp_path: Path) -> LocalStore:
     return LocalStore(load(lake=tmp_path))
 
 
-def raised(name: str, account: str, *evidence: str, rule: str = "r", version: int | None = 2) -> dict[str, Any]:
+def raised(name: str, account: str, *evidence: str, rule: str = "r", version: int = 2) -> dict[str, Any]:
     parts = [{"variable": "A", "transaction_id": part, "timestamp": NOON, "amount": 1.0} for part in (*evidence, name)]
     of = {"alert_id": name, "account_id": account, "transaction_id": name, "timestamp": NOON}
     return {**of, "rule": rule, "rule_version": version, "evidence": parts}
@@ -107,7 +107,7 @@ def test_an_alert_is_right_if_the_latest_verdict_on_one_of_its_payments_is_fraud
         store,
         SILVER_ALERTS,
         *(raised("1", "1"), raised("2", "2", "before"), raised("3", "3"), raised("4", "4"), raised("5", "5")),
-        *(raised("old", "1", version=None), raised("other", "1", rule="s")),
+        *(raised("old", "1", version=1), raised("other", "1", rule="s")),
         {**raised("later", "1"), "timestamp": NOON + timedelta(days=1)},
     )
     add(store, SILVER_SHADOW_ALERTS, raised("shadow", "1", version=3))

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from fraudlake.detection import alerts, buckets, detector
-from fraudlake.detection.alerts import EntityRules, Evaluator
+from fraudlake.detection import buckets, detector
+from fraudlake.detection.entity_rules import NOTHING, EntityRules
+from fraudlake.detection.evaluator import Evaluator
 from fraudlake.entity import key_text
 from fraudlake.errors import UsageError
 from fraudlake.rules.rule_set import RuleSet
@@ -103,7 +104,7 @@ def crc(key: Any) -> int:
 
 
 def as_they_arrive(of: Evaluator, batches: list[list[Paid]], hashed: Callable[[Any], int] = crc) -> pa.Table:
-    states: dict[int, buckets.State] = defaultdict(lambda: alerts.NOTHING)
+    states: dict[int, buckets.State] = defaultdict(lambda: NOTHING)
     raised = []
     for rows in batches:
         for bucket, part in packed(of, rows, hashed).items():
@@ -114,7 +115,7 @@ def as_they_arrive(of: Evaluator, batches: list[list[Paid]], hashed: Callable[[A
 
 def by_watermark(of: Evaluator, batches: list[list[Paid]]) -> pa.Table:
     """Rows come by up to the bound too late; the watermark moves as Spark's does, to the end at last."""
-    states: dict[int, buckets.State] = defaultdict(lambda: alerts.NOTHING | {buckets.WAITING: of.rows.empty_table()})
+    states: dict[int, buckets.State] = defaultdict(lambda: NOTHING | {buckets.WAITING: of.rows.empty_table()})
     raised, watermark = [], 0
     for rows in [*batches, []]:
         watermark = watermark if rows else END
@@ -226,13 +227,13 @@ def test_zeros_of_both_signs_are_one_key_and_so_is_nan(kind: str) -> None:
     rules, rows = by_rate(kind)
     rates = [(-0.0, 0.0, -0.0), (math.nan, -math.nan, math.nan)]
     values = [("A", *each) for of_key in rates for each in zip(of_key, (0.5, 900.0, 1000.0), strict=True)]
-    raised, _ = rules.evaluate(alerts.NOTHING, rows(values), 0)
+    raised, _ = rules.evaluate(NOTHING, rows(values), 0)
     assert sorted(raised["entity_key"].to_pylist()) == ['"NaN"', "0.0"]
 
 
 def test_the_open_matches_of_a_key_that_is_nan_stay_when_an_account_of_another_key_is_forgotten() -> None:
     rules, rows = by_rate("probe")
-    _, state = rules.evaluate(alerts.NOTHING, rows([("A", math.nan, 0.5), ("A", -math.nan, 0.5), ("B", 0.0, 0.5)]), 0)
+    _, state = rules.evaluate(NOTHING, rows([("A", math.nan, 0.5), ("A", -math.nan, 0.5), ("B", 0.0, 0.5)]), 0)
     raised, _ = rules.evaluate(rules.without_accounts(state, {"B"}), rows([("A", math.nan, 900.0)]), 0)
     assert raised["entity_key"].to_pylist() == ['"NaN"']
 
@@ -268,7 +269,7 @@ def test_a_forgotten_account_leaves_the_windows_and_matches_of_others(seed: int)
     def evaluated(first: list[Paid], forget: set[str]) -> Any:
         states = {}
         for bucket, part in packed(of, first, crc).items():
-            _, state = of.evaluate(bucket, alerts.NOTHING, part, first[-1].row.time)
+            _, state = of.evaluate(bucket, NOTHING, part, first[-1].row.time)
             (of_terminal,) = of.by_entity.values()
             states[bucket] = of_terminal.without_accounts(state, forget)
         parts = packed(of, second, crc).items()

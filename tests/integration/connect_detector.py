@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fraudlake.detection import alerts
+from fraudlake.detection import alerts, detector_stream
 from fraudlake.settings import Settings
 
 SETTINGS = Settings(ordering="event_time", max_out_of_orderness="10 seconds", buckets=2)
@@ -23,7 +23,7 @@ def alert_pairs(spark: Any, folder: str) -> list[tuple[str, str]]:
     )
     silver = spark.readStream.format("delta").load(f"{folder}/silver")
     query = (
-        alerts.alerts(alerts.detector_output(silver, SETTINGS))
+        alerts.alerts(detector_stream.detector_output(silver, SETTINGS))
         .writeStream.format("delta")
         .option("checkpointLocation", f"{folder}/checkpoint")
         .trigger(availableNow=True)

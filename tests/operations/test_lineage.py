@@ -32,9 +32,9 @@ NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 def test_every_alert_is_rebuilt_from_the_bytes_of_flinks_files(main_job: Any) -> None:
     alerts = main_job.store.query(f"SELECT * FROM {tables.SILVER_ALERTS.name}", tables.SILVER_ALERTS).to_pylist()
     named = defaultdict(list)
-    for alert, (small, large) in zip(alerts, lineage.origins(main_job, alerts), strict=True):
-        for origin, prefix in ((small, "small_"), (large, "")):
-            expected = (alert["account_id"], alert[f"{prefix}timestamp"].timestamp(), alert[f"{prefix}amount"])
+    for alert, origins in zip(alerts, lineage.origins(main_job, alerts), strict=True):
+        for origin, part in zip(origins, alert["evidence"], strict=True):
+            expected = (alert["account_id"], part["timestamp"].timestamp(), part["amount"])
             named[origin.landed["path"]].append((origin.landed["row"], expected))
     landed = []
     for path, rows in named.items():
@@ -82,7 +82,7 @@ def test_a_person_reads_where_an_alert_comes_from(main_job: Any, capfd: pytest.C
     ).to_pylist()
     run(main_job.root, "explain", alert["alert_id"])
     shown = capfd.readouterr().out
-    assert "Account 2 paid 0.50" in shown
+    assert "Account 2: SMALL 0.50" in shown
     assert "small_then_large: kind small_then_large, small_below 1.0, large_above 500.0, within 60 s" in shown
     assert shown.count("file tutorial_int96/part-") == shown.count(" row ") == 2
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from fraudlake.detection import rule_table
-from fraudlake.detection.alerts import Evaluator
+from fraudlake.detection.evaluator import Evaluator
 from fraudlake.errors import UsageError
 from fraudlake.rules.kinds import RULE
 from fraudlake.rules.rule_set import RuleSet

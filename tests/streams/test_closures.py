@@ -80,3 +80,9 @@ def test_what_streams_pickle_does_not_grow_with_a_lake(lake: Callable[..., Lake]
     small, large = sizes
     assert len(small) == len(large) > 10
     assert [(one, other) for one, other in zip(small, large, strict=True) if abs(one - other) > SLACK] == []
+
+
+def test_a_stream_that_forgets_accounts_writes_with_what_can_be_pickled(lake: Callable[..., Lake], spark: Any) -> None:
+    opened = lake(buckets=2, shuffle_partitions=2)
+    [found] = detect.streams(opened, spark.createDataFrame([("1",)], "account_id STRING"))
+    assert CloudPickleSerializer().dumps(found.write)

@@ -192,7 +192,7 @@ def require_valid(rules: Sequence[Rule], settings: Settings) -> None:
         UsageError: a rule does not fit the columns, with the position, or groups by no entity.
     """
     # The module loads pyspark, which the desk does not need.
-    from fraudlake.detection.alerts import Evaluator
+    from fraudlake.detection.evaluator import Evaluator
 
     columns = query_columns(settings.columns)
     for rule in rules:

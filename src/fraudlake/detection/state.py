@@ -16,7 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from fraudlake import tables
-from fraudlake.detection import alerts, buckets, detector, live_rules, rule_table
+from fraudlake.detection import buckets, detector, live_rules, rule_table
+from fraudlake.detection.entity_rules import OPEN_FLAGS
+from fraudlake.detection.evaluator import Evaluator
 from fraudlake.text.counts import counted
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def state(lake: Lake) -> State:
     checkpoint = lake.checkpoint("detect")
     ordering = str(checkpoint.notes.fixed.get("ordering", lake.settings.ordering))
     watermark = checkpoint.watermark_milliseconds() if ordering == "event_time" else None
-    flags_of = _by_entity(lake, alerts.OPEN_FLAGS, detector.FLAGS)
+    flags_of = _by_entity(lake, OPEN_FLAGS, detector.FLAGS)
     waiting_of = _by_entity(lake, buckets.WAITING, detector.ROWS)
     flags = pa.concat_tables([detector.FLAGS.empty_table(), *flags_of.values()], promote_options="default")
     # In event-time order a row waits in the buckets of every entity that has rules.
@@ -74,7 +76,7 @@ def state(lake: Lake) -> State:
             rows = len(pa.ipc.open_stream(row["rows"]).read_all())
             rows_by_rule[row["rule"]] += rows
             rows_of[number] += rows
-    entities = [*alerts.Evaluator.of(lake.settings, evaluated).evaluated.values()]
+    entities = [*Evaluator.of(lake.settings, evaluated).evaluated.values()]
     without_key = rows_without_key(lake)
     times = np.concatenate([flags["time"].to_numpy(), waiting["time"].to_numpy()])
     newest = int(times.max()) if len(times) else None

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from fraudlake.detection import alerts, buckets
-from fraudlake.detection.alerts import Evaluator
+from fraudlake.detection import buckets, detector_stream
+from fraudlake.detection.entity_rules import NOTHING, OPEN_FLAGS
+from fraudlake.detection.evaluator import Evaluator
 from fraudlake.rules.columns import query_columns
 from fraudlake.silver import transactions
 
@@ -64,9 +65,9 @@ def states(
         rows = buckets.unpack(frame["payload"], schema)
         newest = pc.max(rows["time"]).as_py() + 1
         is_before = pc.less(rows["time"], newest if watermark is None else watermark)
-        now = newest - alerts.GRACE if watermark is None else watermark
-        _, state = new.evaluate(key[0], alerts.NOTHING, rows.filter(is_before), now)
-        tables = (state[alerts.OPEN_FLAGS], state["rules"], rows.filter(pc.invert(is_before)))
+        now = newest - detector_stream.GRACE if watermark is None else watermark
+        _, state = new.evaluate(key[0], NOTHING, rows.filter(is_before), now)
+        tables = (state[OPEN_FLAGS], state["rules"], rows.filter(pc.invert(is_before)))
         payloads = [buckets.to_bytes(table.unify_dictionaries().combine_chunks()) for table in tables]
         return pd.DataFrame({"bucket": key[0], "name": _NAMES, "supplement": payloads})
 
@@ -80,26 +81,26 @@ def change(settings: Settings, added: Sequence[RuleVersion], known: Collection[i
 
     ``known`` are the numbers of the entities that had rules before; buckets of other entities have no waiting rows.
     """
-    new, bound = Evaluator.of(settings, added), alerts.bound_milliseconds(settings) * 1000
+    new, bound = Evaluator.of(settings, added), detector_stream.bound_milliseconds(settings) * 1000
 
     def warmed(bucket: int, state: buckets.State, supplements: buckets.Supplements) -> buckets.State:
         if _NAMES[0] not in supplements:
             return state
         open_flags, rules, recent = (pa.ipc.open_stream(supplements[name][0]).read_all() for name in _NAMES)
-        begun = {alerts.OPEN_FLAGS: open_flags, "rules": rules}
+        begun = {OPEN_FLAGS: open_flags, "rules": rules}
         if buckets.WAITING in state:
             is_known = buckets.entity_of(bucket, settings.buckets) in known
             waiting, others = _divided(state[buckets.WAITING], recent) if is_known else _begun(recent, bound)
             _, begun = new.evaluate(bucket, begun, others, _ready_before(waiting, others, bound))
             state = {**state, buckets.WAITING: waiting}
         # An account has at most one flag, its last transaction, for all rules.
-        flags, accounts = begun[alerts.OPEN_FLAGS], state[alerts.OPEN_FLAGS]["account"]
+        flags, accounts = begun[OPEN_FLAGS], state[OPEN_FLAGS]["account"]
         flags = flags.filter(pc.invert(pc.is_in(flags["account"], accounts)))
         is_again = pc.is_in(state["rules"]["definition"], begun["rules"]["definition"])
         others = state["rules"].filter(pc.invert(is_again))
         return {
             **state,
-            alerts.OPEN_FLAGS: pa.concat_tables([state[alerts.OPEN_FLAGS], flags], promote_options="default"),
+            OPEN_FLAGS: pa.concat_tables([state[OPEN_FLAGS], flags], promote_options="default"),
             "rules": pa.concat_tables([others, begun["rules"]]),
         }
 
@@ -146,4 +147,4 @@ def _look_back(settings: Settings, added: Sequence[RuleVersion], time: int) -> i
     if None in spans:
         return None
     longest = max(span for span in spans if span is not None)
-    return time - longest // timedelta(microseconds=1) - alerts.GRACE
+    return time - longest // timedelta(microseconds=1) - detector_stream.GRACE

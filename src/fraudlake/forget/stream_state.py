@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.detection import alerts, detector, live_rules, state
+from fraudlake.detection import detector, entity_rules, live_rules, state
 from fraudlake.model import feature_buckets, features
 from fraudlake.streams import detect, score, stream
 
@@ -100,7 +100,7 @@ def _frame(lake: Lake, accounts: Sequence[str]) -> DataFrame:
 
 def tables_of(lake: Lake) -> Iterator[tuple[str, str, pa.Table]]:
     """Return the tables of the state of all streams, with the step and the name of each."""
-    yield "detect", "open flags", state.read(lake, "detect", alerts.OPEN_FLAGS, detector.FLAGS)
+    yield "detect", "open flags", state.read(lake, "detect", entity_rules.OPEN_FLAGS, detector.FLAGS)
     yield "detect", "waiting", state.read(lake, "detect", "waiting", detector.ROWS)
     for row in state.read(lake, "detect", "rules", live_rules.STATE).to_pylist():
         yield "detect", f"rule {row['rule']}", pa.ipc.open_stream(row["rows"]).read_all()

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from fraudlake import gold, tables
 from fraudlake.bronze import literals
 from fraudlake.detection import alerts as silver_alerts
-from fraudlake.detection import backtest, rule_table, suppression
+from fraudlake.detection import backtest, detector_stream, history, rule_table, suppression
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import contents, machine_clock
 from fraudlake.lake.rows import persisted
@@ -270,7 +270,7 @@ def _computed(lake: Lake, days: _Days, rules: RuleSet) -> Iterator[tuple[dict[Ta
         near = others.unionByName(transactions, allowMissingColumns=True).where(days.near)
         tasks = max(lake.settings.buckets, -(-near.count() // backtest.ROWS_OF_TASK))
         now = _evaluated_before(lake)
-        detected = silver_alerts.detector_output_of_history(
+        detected = history.detector_output_of_history(
             near, lake.settings, rules.of_source("transactions").live, tasks, now
         )
         raised = silver_alerts.alerts(detected)
@@ -317,7 +317,7 @@ def _evaluated_before(lake: Lake) -> int:
     if watermark is not None:
         return watermark
     newest = lake.store.query(f"SELECT max(timestamp) AS newest FROM {_SILVER.name}", _SILVER)["newest"][0].as_py()
-    return 0 if newest is None else round(newest.timestamp() * 1_000_000) - silver_alerts.GRACE
+    return 0 if newest is None else round(newest.timestamp() * 1_000_000) - detector_stream.GRACE
 
 
 def _refined(lake: Lake, days: _Days, present: DataFrame, quarantined: DataFrame) -> tuple[DataFrame, DataFrame]:

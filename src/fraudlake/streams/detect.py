@@ -11,10 +11,21 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from fraudlake import tables
-from fraudlake.detection import alerts, buckets, rule_table, suppression, warm_start
+from fraudlake.detection import (
+    alerts,
+    buckets,
+    detector_stream,
+    output,
+    rule_table,
+    state_changes,
+    suppression,
+    warm_start,
+)
+from fraudlake.detection.evaluator import Evaluator
 from fraudlake.detection.rule_entity import THE_ACCOUNT, Entity
 from fraudlake.lake import conflict
 from fraudlake.lake.appender import Appender
@@ -31,6 +42,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.lake.checkpoint import Checkpoint
     from fraudlake.rules.rule_set import RuleSet, RuleVersion
+    from fraudlake.tables import Table
 
 _LOG = logging.getLogger(__name__)
 _WRITTEN = (*tables.ALERTS, tables.SILVER_QUARANTINE)
@@ -54,86 +66,159 @@ def streams(lake: Lake, forget: DataFrame | None = None) -> list[Stream]:
     Raises:
         UsageError: a rule does not suit the columns, or its entity is not declared.
     """
-    checkpoint, appender = lake.checkpoint("detect"), Appender.of(lake, "detect")
-    pending, first = checkpoint.pending_batch(), checkpoint.next_batch
-    is_fixed = pending is not None and any(appender.commit(lake, table, pending) for table in _WRITTEN)
-    rules = rule_notes.noted(lake, checkpoint, first, "transactions") if is_fixed else _rules(lake)
-    # Compile the rules before those of the settings are written to their table: one may be invalid.
-    evaluator = alerts.Evaluator.of(lake.settings, rules.evaluated)
-    difference = _difference(lake, checkpoint, first, rules, evaluator)
-    new_rules = sorted({version.rule.name for version in difference.added})
-    in_event_time = lake.settings.ordering == "event_time"
-    has_shadow = any(version.is_shadow for version in rules.evaluated)
+    return [_Detection.of(lake, forget).stream()]
 
-    def before() -> None:
-        rule_table.start(lake)
-        if not is_fixed:
-            _note(lake, checkpoint, first, rules.change, _keys(evaluator))
+
+@dataclass(frozen=True)
+class _Detection:
+    """The detector's stream from a micro-batch on, until its rules change."""
+
+    lake: Lake
+    checkpoint: Checkpoint
+    appender: Appender
+    forget: DataFrame | None
+    first: int
+    """The number of its first micro-batch."""
+    pending: int | None
+    """The number of the micro-batch that is repeated after a crash, if there is one."""
+    is_fixed: bool
+    """Whether that micro-batch has written something, so that its rules are fixed."""
+    rules: RuleSet
+    evaluator: Evaluator
+    difference: _Difference
+
+    @classmethod
+    def of(cls, lake: Lake, forget: DataFrame | None) -> _Detection:
+        checkpoint = lake.checkpoint("detect")
+        appender = Appender.of(lake, "detect")
+        pending = checkpoint.pending_batch()
+        first = checkpoint.next_batch
+        is_fixed = pending is not None and any(appender.commit(lake, table, pending) for table in _WRITTEN)
+        rules = rule_notes.noted(lake, checkpoint, first, "transactions") if is_fixed else _rules(lake)
+        # Compile the rules before those of the settings are written to their table: one may be invalid.
+        evaluator = Evaluator.of(lake.settings, rules.evaluated)
+        difference = _difference(lake, checkpoint, first, rules, evaluator)
+        return cls(lake, checkpoint, appender, forget, first, pending, is_fixed, rules, evaluator, difference)
+
+    def stream(self) -> Stream:
+        settings = self.lake.settings
+        has_change = bool(self.difference.changed)
+        writer = _Writer(self.appender, self.first, self.pending, self.rules, has_change, self._in_event_time)
+        new_rules = sorted({version.rule.name for version in self.difference.added})
+        return Stream(
+            "detect",
+            self._rows,
+            writer.write,
+            reads=(tables.SILVER_TRANSACTIONS,),
+            writes=dict.fromkeys(tables.ALERTS, "kind <> 'model'"),
+            fixed={"buckets": settings.buckets, "ordering": settings.ordering},
+            persist=False,
+            waits=self._in_event_time,
+            explain=lambda failure: advice(failure, "rule", new_rules, "'fraudlake rules retire NAME'"),
+            before=self._before,
+            renewed=self._renewed,
+        )
+
+    @property
+    def _in_event_time(self) -> bool:
+        return self.lake.settings.ordering == "event_time"
+
+    def _rows(self) -> DataFrame:
+        by_time = "timestamp" if self._in_event_time else None
+        transactions = self.lake.read_stream(tables.SILVER_TRANSACTIONS, by_time=by_time)
+        change, supplements = _change(self.lake, self.checkpoint, self.evaluator, self.difference, self.forget)
+        changed = self.difference.changed
+        if self.forget is not None:
+            changed = changed.union(self.evaluator.by_entity)
+        return detector_stream.detector_output(
+            transactions, self.lake.settings, self.evaluator, change, changed if change else (), supplements
+        )
+
+    def _before(self) -> None:
+        rule_table.start(self.lake)
+        if not self.is_fixed:
+            _note(self.lake, self.checkpoint, self.first, self.rules.change, _keys(self.evaluator))
         is_late = f"array_contains(reasons, '{quality_rules.LATE}')"
-        if checkpoint.is_new and lake.store.has_rows(tables.SILVER_QUARANTINE, is_late):
-            name = lake.name_of(tables.SILVER_QUARANTINE)
-            conflict.retried(lambda: lake.session.sql(f"DELETE FROM {name} WHERE {is_late}"))
+        if self.checkpoint.is_new and self.lake.store.has_rows(tables.SILVER_QUARANTINE, is_late):
+            name = self.lake.name_of(tables.SILVER_QUARANTINE)
+            conflict.retried(lambda: self.lake.session.sql(f"DELETE FROM {name} WHERE {is_late}"))
 
-    def renewed() -> Stream:
-        latest = _rules(lake)
-        keys = _keys(alerts.Evaluator.of(lake.settings, latest.evaluated))
-        _note(lake, checkpoint, checkpoint.next_batch, latest.change, keys)
-        (stream,) = streams(lake, forget)
-        return stream
+    def _renewed(self) -> Stream:
+        latest = _rules(self.lake)
+        keys = _keys(Evaluator.of(self.lake.settings, latest.evaluated))
+        _note(self.lake, self.checkpoint, self.checkpoint.next_batch, latest.change, keys)
+        return _Detection.of(self.lake, self.forget).stream()
 
-    def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        is_done = bool(difference.changed) and batch_id != first
-        if batch_id != pending and (is_done or rule_table.latest_change(lake) != rules.change):
-            raise OutdatedError
-        entries = suppression.BatchEntries.of(lake, appender, batch_id, _WRITTEN)
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes micro-batches of the detector's output. Spark Connect pickles it, so it has no DataFrame."""
+
+    appender: Appender
+    first: int
+    pending: int | None
+    rules: RuleSet
+    has_change: bool
+    """Whether the state changes in the first micro-batch."""
+    in_event_time: bool
+
+    def write(self, lake: Lake, batch: DataFrame, batch_id: int) -> None:
+        self._require_current(lake, batch_id)
+        entries = suppression.BatchEntries.of(lake, self.appender, batch_id, _WRITTEN)
+        has_shadow = any(version.is_shadow for version in self.rules.evaluated)
         # In the order of arrival no row is late. Without a shadow and entries the detector's output is used once.
-        if not (in_event_time or has_shadow or entries.rows is not None):
-            appender.append(lake, alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)
+        if self.in_event_time or has_shadow or entries.rows is not None:
+            self._write_divided(lake, batch, batch_id, entries)
+        else:
+            self.appender.append(lake, alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)
+
+    def _require_current(self, lake: Lake, batch_id: int) -> None:
+        """Check that a micro-batch may use these rules and this change of state.
+
+        Raises:
+            OutdatedError: the rules have changed, or an earlier micro-batch has made the change of state.
+        """
+        if batch_id == self.pending:
             return
-        quarantine = tables.SILVER_QUARANTINE
+        is_done = self.has_change and batch_id != self.first
+        if is_done or rule_table.latest_change(lake) != self.rules.change:
+            raise OutdatedError
+
+    def _write_divided(self, lake: Lake, batch: DataFrame, batch_id: int, entries: suppression.BatchEntries) -> None:
+        """Write live, shadow and suppressed alerts, and late rows, each to its table."""
         with persisted_batch(batch) as require_again:
             counts = {row["is_shadow"]: row["count"] for row in batch.groupBy("is_shadow").count().collect()}
             require_again(sum(counts.values()))
-            raised = {
-                table: alerts.alerts(batch, is_shadow=is_shadow)
-                for is_shadow, table in ((False, tables.SILVER_ALERTS), (True, tables.SILVER_SHADOW_ALERTS))
-                if is_shadow in counts
-            }
-            numbers = {table: counts[table == tables.SILVER_SHADOW_ALERTS] for table in raised}
-            if entries.rows is not None and raised:
-                raised = suppression.divided(raised, entries.rows)
-                numbers = {table: rows.count() for table, rows in raised.items()}
+            divided = _alerts_by_table(batch, counts, entries)
             if None in counts:
-                raised[quarantine] = silver.quarantined_late(alerts.late(batch), lake.table(quarantine))
-                numbers[quarantine] = counts[None]
-            for table, rows in raised.items():
-                if numbers[table]:
-                    appender.append(lake, rows, table, batch_id, record=entries.record)
-                    appender.require_rows(lake, (table,), batch_id, numbers[table])
+                quarantine = tables.SILVER_QUARANTINE
+                late = silver.quarantined_late(output.late(batch), lake.table(quarantine))
+                divided[quarantine] = (late, counts[None])
+            for table, (rows, number) in divided.items():
+                if number:
+                    self.appender.append(lake, rows, table, batch_id, record=entries.record)
+                    self.appender.require_rows(lake, (table,), batch_id, number)
 
-    def rows() -> DataFrame:
-        transactions = lake.read_stream(tables.SILVER_TRANSACTIONS, by_time="timestamp" if in_event_time else None)
-        change, supplements = _change(lake, checkpoint, evaluator, difference, forget)
-        changed = difference.changed if forget is None else {*evaluator.by_entity, *difference.changed}
-        return alerts.detector_output(
-            transactions, lake.settings, evaluator, change, changed if change else (), supplements
-        )
 
-    return [
-        Stream(
-            "detect",
-            rows,
-            write,
-            reads=(tables.SILVER_TRANSACTIONS,),
-            writes=dict.fromkeys(tables.ALERTS, "kind <> 'model'"),
-            fixed={"buckets": lake.settings.buckets, "ordering": lake.settings.ordering},
-            persist=False,
-            waits=in_event_time,
-            explain=lambda failure: advice(failure, "rule", new_rules, "'fraudlake rules retire NAME'"),
-            before=before,
-            renewed=renewed,
-        )
-    ]
+def _alerts_by_table(
+    batch: DataFrame, counts: Mapping[bool | None, int], entries: suppression.BatchEntries
+) -> dict[Table, tuple[DataFrame, int]]:
+    """Return the alerts of a micro-batch by table, with their numbers.
+
+    Args:
+        batch: the detector's output.
+        counts: the numbers of its rows, by ``is_shadow``.
+        entries: the list entries that suppress alerts.
+    """
+    raised = {
+        table: alerts.alerts(batch, is_shadow=is_shadow)
+        for is_shadow, table in ((False, tables.SILVER_ALERTS), (True, tables.SILVER_SHADOW_ALERTS))
+        if is_shadow in counts
+    }
+    if entries.rows is not None and raised:
+        divided = suppression.divided(raised, entries.rows)
+        return {table: (rows, rows.count()) for table, rows in divided.items()}
+    return {table: (rows, counts[table == tables.SILVER_SHADOW_ALERTS]) for table, rows in raised.items()}
 
 
 def _rules(lake: Lake) -> RuleSet:
@@ -154,9 +239,7 @@ class _Difference(NamedTuple):
     """The numbers of the entities whose state changes."""
 
 
-def _difference(
-    lake: Lake, checkpoint: Checkpoint, batch: int, rules: RuleSet, evaluator: alerts.Evaluator
-) -> _Difference:
+def _difference(lake: Lake, checkpoint: Checkpoint, batch: int, rules: RuleSet, evaluator: Evaluator) -> _Difference:
     keys, keys_before = _keys(evaluator), checkpoint.notes.keys_of(batch - 1)
     if batch == 0 or (rule_notes.change_noted(checkpoint, batch - 1), keys_before) == (rules.change, keys):
         return _Difference()
@@ -174,7 +257,7 @@ def _difference(
     return _Difference(added, known, dropped, dropped | begun)
 
 
-def _keys(evaluator: alerts.Evaluator) -> dict[str, list[str]]:
+def _keys(evaluator: Evaluator) -> dict[str, list[str]]:
     """Return, for each rule that does not group by account, its entity's name and key columns."""
     return {
         str(version): [rules.entity.name, *rules.entity.columns]
@@ -204,18 +287,18 @@ def _note(lake: Lake, checkpoint: Checkpoint, batch: int, change: int, keys: Map
 def _change(
     lake: Lake,
     checkpoint: Checkpoint,
-    evaluator: alerts.Evaluator,
+    evaluator: Evaluator,
     difference: _Difference,
     forget: DataFrame | None,
 ) -> tuple[buckets.Change | None, DataFrame | None]:
     """Return the change of state with which the next micro-batch begins, and the rows that the change needs."""
     changes, supplements = [], []
     if difference.dropped:
-        changes.append(alerts.dropping(difference.dropped, lake.settings.buckets))
+        changes.append(state_changes.dropping(difference.dropped, lake.settings.buckets))
     if forget is not None:
-        changes.append(alerts.forgetting(evaluator))
+        changes.append(state_changes.forgetting(evaluator))
         entities, number = [*evaluator.by_entity], lake.settings.buckets
-        supplements.append(buckets.for_every(forget.select("account_id"), alerts.FORGOTTEN, entities, number))
+        supplements.append(buckets.for_every(forget.select("account_id"), state_changes.FORGOTTEN, entities, number))
     states = _states(lake, checkpoint, evaluator, difference.added) if difference.added else None
     if states is not None:
         changes.append(warm_start.change(lake.settings, difference.added, difference.known))
@@ -232,9 +315,7 @@ def _change(
     return change, whole
 
 
-def _states(
-    lake: Lake, checkpoint: Checkpoint, evaluator: alerts.Evaluator, added: Sequence[RuleVersion]
-) -> DataFrame | None:
+def _states(lake: Lake, checkpoint: Checkpoint, evaluator: Evaluator, added: Sequence[RuleVersion]) -> DataFrame | None:
     """Return the initial state of new rules, as supplements; None if the rows that the stream has read are gone."""
     done, table = checkpoint.next_batch - 1, tables.SILVER_TRANSACTIONS
     version = checkpoint.version_read(done, lake.store.identity(table))
