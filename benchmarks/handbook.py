@@ -132,7 +132,7 @@ def figures(rows: pd.DataFrame, scored: pa.Table) -> dict[str, float]:
     return {
         "auc": metrics.area_under_roc(fraud, scores, weights),
         "average_precision": metrics.area_under_pr(fraud, scores, weights),
-        f"card_precision_{CARDS}": metrics.of_budget(judged, metrics.Budget(CARDS))["card_precision"],
+        f"card_precision_{CARDS}": metrics.measure_budget(judged, metrics.Budget(CARDS))["card_precision"],
     }
 
 

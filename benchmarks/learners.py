@@ -77,7 +77,7 @@ def history(count: int, share: float, work: Path) -> Rows:
         for number in range(FILES):
             add_to_silver(lake, made.slice(number * count // FILES, count // FILES), work, ONE_DAY)
         computed = lake_features.unpacked(
-            lake_features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings), lake.settings
+            lake_features.compute_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings), lake.settings
         )
         pq.write_table(computed.select("timestamp", "position", *features.NAMES).toArrow(), file)
     table = pq.read_table(file).sort_by([("timestamp", "ascending"), ("position", "ascending")])

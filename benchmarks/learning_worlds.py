@@ -133,7 +133,7 @@ def _world(
         }
     )
     truth = pa.table({"transaction_id": ids, "verdict": pa.array(fraud), "decided_at": silver["timestamp"]})
-    past = history.of(silver, truth, chosen or Settings())
+    past = history.select_history(silver, truth, chosen or Settings())
     labelled = past.labelled("verdicts")
     order = np.argsort(labelled.time, kind="stable")
     day = labelled.time[order] // DAY

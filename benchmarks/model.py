@@ -92,7 +92,7 @@ def evaluated(lake: Lake, outcomes: dict, kinds: np.ndarray) -> dict:
     registry = Registry.of(lake)
     begin = max(outcome.version.tested_from for outcome in outcomes.values())
     history = lake_features.unpacked(
-        lake_features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings), lake.settings
+        lake_features.compute_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings), lake.settings
     )
     held_out = history.where(f"timestamp >= TIMESTAMP'{begin}'").toArrow()
     positions = held_out["position"].to_numpy()
@@ -138,7 +138,7 @@ def scored(lake: Lake, files_per_batch: int) -> dict:
     scoring_stream.before()
     source = lake.spark.readStream.option("maxFilesPerTrigger", files_per_batch).table(tables.SILVER_TRANSACTIONS.name)
     query = (
-        lake_features.of_stream(source, lake.settings)
+        lake_features.compute_stream(source, lake.settings)
         .writeStream.option("checkpointLocation", str(lake.checkpoint("score").folder))
         .foreachBatch(stream.micro_batch(lake, scoring_stream))
         .trigger(availableNow=True)

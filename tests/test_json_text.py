@@ -57,7 +57,7 @@ def test_whatever_a_result_holds_is_json(value: Any) -> None:
 def test_a_delivered_event_is_json_though_an_amount_is_not_finite() -> None:
     alert = {"alert_id": "a", "account_id": "1", "entity_key": "1", "detected_at": None}
     alert |= {"amount": math.inf, "measures": [("sum", "NaN")]}
-    data = strictly(event.as_json(event.of_alert(alert, "lake")))["data"]
+    data = strictly(event.as_json(event.make_event(alert, "lake")))["data"]
     assert (data["amount"], data["measures"]) == ("Infinity", {"sum": "NaN"})
 
 

@@ -75,7 +75,9 @@ def _own(name: str, aggregate: str, text: str, column: str | None = None, window
     return Feature(name=name, aggregate=aggregate, column=column, window=window, text=text)
 
 
-_MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+_MINUTE = timedelta(minutes=1)
+_HOUR = timedelta(hours=1)
+_DAY = timedelta(days=1)
 OWN = (
     _own("amount", "value", "the amount is {:.2f}", "amount"),
     _own("hour_of_day", "hour", "it is in hour {:.0f} of the day (UTC)"),

@@ -58,8 +58,11 @@ class Line:
             seen: the tiles of the state, with :data:`KEY`, sorted by it; None if there are none.
         """
         known = [np.zeros(0, np.int64)] * 2 if seen is None else [seen[name].to_numpy() for name in KEY]
-        self.seen, self.time, self.size = len(known[0]), time, size * 1_000_000
-        accounts, tile = np.concatenate([known[0], account]), np.concatenate([known[1], time // self.size])
+        self.seen = len(known[0])
+        self.time = time
+        self.size = size * 1_000_000
+        accounts = np.concatenate([known[0], account])
+        tile = np.concatenate([known[1], time // self.size])
         # Both parts are sorted: a stable sort of one array merges them, while np.lexsort would sort from scratch.
         by_account = np.argsort(accounts, kind="stable")
         is_first = np.diff(accounts[by_account], prepend=0) != 0
@@ -116,7 +119,8 @@ class Line:
         at = at[np.lexsort((values[at], self._rank[at]))]
         is_new_tile = np.diff(self._rank[at], prepend=-1) != 0
         is_other = is_new_tile | (np.diff(values[at], prepend=0) != 0)
-        at, is_new_tile = at[is_other], is_new_tile[is_other]
+        at = at[is_other]
+        is_new_tile = is_new_tile[is_other]
         number = np.arange(len(at)) - np.maximum.accumulate(np.where(is_new_tile, np.arange(len(at)), 0))
         at = at[number < most]
         return pa.table({"account": self.account[at], "tile": self.tile[at], "value": values[at]})

@@ -14,7 +14,8 @@ from pydantic import AfterValidator, BeforeValidator
 NAME = r"^[\w-]+$"
 TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
 SECRET = r"^[\w.@-]+/[\w.@-]+$"  # noqa: S105
-MOST_INT, MOST_LONG = 2**31 - 1, 2**63 - 1
+MOST_INT = 2**31 - 1
+MOST_LONG = 2**63 - 1
 MOST_AMOUNT = 1e12
 """Amounts are clipped to this size (of either sign, in account currency) in figures, so that no sum overflows."""
 

@@ -12,9 +12,11 @@ from fraudlake.arrays import Vector
 
 LARGEST = 1e9
 """The largest number that :func:`units` returns without clipping, so that no sum of units overflows."""
-_DIGIT, _DIGITS = 2.0**30, 5
+_DIGIT = 2.0**30
+_DIGITS = 5
 """A value is split into five integers of 30 bits, from 2**60 down to 2**-90."""
-_LEAST, _MOST = 2.0**-90, 2.0**60
+_LEAST = 2.0**-90
+_MOST = 2.0**60
 _EXTREMES = {"min": (np.inf, np.minimum), "max": (-np.inf, np.maximum)}
 
 
@@ -114,13 +116,16 @@ def _sums(values: NDArray[np.float64], spans: Spans) -> NDArray[np.float64]:
     """
     size = np.abs(values)
     is_usual = (values == 0) | ((size > _LEAST) & (size < _MOST))
-    totals, lost = np.zeros(len(spans.low)), np.zeros(len(spans.low))
-    rest, unit = np.where(is_usual, values, 0) / _DIGIT, _DIGIT
+    totals = np.zeros(len(spans.low))
+    lost = np.zeros(len(spans.low))
+    rest = np.where(is_usual, values, 0) / _DIGIT
+    unit = _DIGIT
     for _ in range(_DIGITS):
         digits = np.trunc(rest)
         totals, error = plus(totals, total(digits.astype(np.int64), spans) * unit)
         lost += error
-        rest, unit = (rest - digits) * _DIGIT, unit / _DIGIT
+        rest = (rest - digits) * _DIGIT
+        unit = unit / _DIGIT
     totals += lost
     for row in np.flatnonzero(total(~is_usual | (rest != 0), spans)):
         totals[row] = _sum(values[spans.low[row] : spans.high[row]])
@@ -139,7 +144,8 @@ def extreme(function: Literal["min", "max"], values: NDArray[np.float64], spans:
     nothing, better = _EXTREMES[function]
     length = spans.high - spans.low
     level = np.frexp(length)[1] - 1
-    result, runs = np.full(len(length), nothing), values
+    result = np.full(len(length), nothing)
+    runs = values
     for power in range(int(level.max(initial=-1)) + 1):
         chosen = np.flatnonzero(level == power)
         result[chosen] = better(runs[spans.low[chosen]], runs[spans.high[chosen] - (1 << power)])

@@ -92,7 +92,8 @@ class Command(click.Command):
     def __init__(self, *arguments: Any, example: str = "", task: str = "", **given: Any) -> None:
         """Make a command; ``example`` is a call of it, and ``task`` the heading that lists it if the group does not."""
         super().__init__(*arguments, **given)
-        self.example, self.task = example, task
+        self.example = example
+        self.task = task
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the command's own options and those of all commands."""
@@ -129,7 +130,8 @@ class Commands(click.Group):
             given: keyword arguments of click's group.
         """
         super().__init__(*arguments, **given)
-        self.example, self._tasks = example, tasks or {}
+        self.example = example
+        self._tasks = tasks or {}
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the options of all commands and the group's own."""

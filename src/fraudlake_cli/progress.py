@@ -30,7 +30,8 @@ def run_streams(lake: Lake, streams: list[Stream], trigger: str) -> list[Done]:
     done = []
     with planned(*(one.step for one in streams)) as is_done:
         for group in [streams] if trigger == "continuous" else stream.independent(streams):
-            begun, names = time.monotonic(), ", ".join(one.step for one in group)
+            begun = time.monotonic()
+            names = ", ".join(one.step for one in group)
             with console.status("all streams (stop with Ctrl-C)" if trigger == "continuous" else names) as status:
                 finished = stream.run(lake, group, trigger, Report(names, status).update)
             for item in finished:
@@ -71,7 +72,9 @@ class Report(list[str]):
 
     def __init__(self, step: str, status: Any) -> None:
         """Report on a step, whose spinner is ``status``."""
-        self._step, self._status, self._begun = step, status, time.monotonic()
+        self._step = step
+        self._status = status
+        self._begun = time.monotonic()
 
     def update(self, step: str, rows: int, batches: int) -> None:
         """Show the progress of a stream."""

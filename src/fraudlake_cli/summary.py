@@ -59,7 +59,8 @@ def print_counts(console: Console, figures: LakeFigures) -> None:
 
 
 def _counts_of_rows(status: Status) -> Iterator[tuple[str, int, str]]:
-    source, rows = status.source, status.rows
+    source = status.source
+    rows = status.rows
     yield "landed", source.landed, f"rows in {counted(source.landed_files, 'file')}"
     yield "bronze", rows.bronze, f"as landed; {counted(source.rejected_files, 'file')} rejected"
     warnings = "".join(f"; {count:,} warned of {name}" for name, count in rows.warnings.items())
@@ -71,7 +72,9 @@ def _counts_of_rows(status: Status) -> Iterator[tuple[str, int, str]]:
 
 
 def _counts_of_alerts(status: Status) -> Iterator[tuple[str, int, str]]:
-    alerts, fast, lanes = status.alerts, status.source.fast_alerts, status.alerts.lanes
+    alerts = status.alerts
+    fast = status.source.fast_alerts
+    lanes = status.alerts.lanes
     yield "alerts", alerts.alerts, "raised by the rules"
     if alerts.suppressed:
         yield "suppressed", sum(alerts.suppressed.values()), f"by entries of a list: {_by_name(alerts.suppressed)}"
@@ -94,7 +97,8 @@ def _by_name(counts: Mapping[str, int]) -> str:
 
 def _print_problems(console: Console, status: Status) -> None:
     """Print what is wrong with the rows and the model, or that the rows add up."""
-    source, rows = status.source, status.rows
+    source = status.source
+    rows = status.rows
     if source.kafka_missing_offsets:
         console.print(f"[yellow]![/] {source.kafka_missing_offsets:,} Kafka offsets gave no row (docs/how-to/kafka.md)")
     for problem in (*status.model.breaches, *status.gaps):
@@ -102,7 +106,8 @@ def _print_problems(console: Console, status: Status) -> None:
     if not status.gaps and not source.landed:
         console.print(f"[yellow]![/] nothing has landed yet in {escape(status.landing)}", soft_wrap=True)
     elif not status.gaps:
-        late, removed = " - late" * bool(rows.late), ", with the removed rows" * bool(rows.removed)
+        late = " - late" * bool(rows.late)
+        removed = ", with the removed rows" * bool(rows.removed)
         console.print(f"[green]✓[/] they add up: landed = bronze = silver + quarantine{late}{removed}")
     if rows.quarantine and not rows.silver and not rows.removed:
         console.print(f"[yellow]![/] {no_valid_row(rows.quarantine)}", soft_wrap=True)
@@ -137,11 +142,13 @@ def approximately(estimate: Estimate, form: str = ",.0f") -> str:
 
 
 def _definition(definition: dict[str, Any]) -> str:
-    ordering, bound = definition["ordering"], definition["max_out_of_orderness"]
+    ordering = definition["ordering"]
+    bound = definition["max_out_of_orderness"]
     payload = ", ".join(f"{name} from {field['from']}" for name, field in definition["payload"].items())
     columns = ", ".join(definition["columns"]) or "none of its own"
     order = f"event_time within {bound}" if ordering == "event_time" else ordering
-    entities, features = ", ".join(definition["entities"]), ", ".join(one["name"] for one in definition["features"])
+    entities = ", ".join(definition["entities"])
+    features = ", ".join(one["name"] for one in definition["features"])
     declared = (f"entities {entities}" if entities else "", f"features {features}" if features else "")
     parts = (payload, f"columns {columns}", *declared, f"ordering {order}", f"{definition['buckets']} buckets")
     return "; ".join([*filter(None, parts), definition["clustering"]])

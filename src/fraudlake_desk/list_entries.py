@@ -52,7 +52,8 @@ class Listed:
 
 def listed(store: Store, rules: RuleSet, now: datetime | None = None) -> list[Listed]:
     """Return all entries, the latest first; their states depend on the rules of the lake."""
-    now, entries = now or datetime.now(UTC), read(store)
+    now = now or datetime.now(UTC)
+    entries = read(store)
     if not entries:
         return []
     counts = suppressed(store, "entry_id")
@@ -64,7 +65,8 @@ def listed(store: Store, rules: RuleSet, now: datetime | None = None) -> list[Li
 
 def suppressed(store: Store, column: str = "rule", window: Window | None = None) -> Mapping[str, int]:
     """Return the number of suppressed alerts by ``rule`` or ``entry_id``, on some days or in total."""
-    table, of_days = tables.SILVER_SUPPRESSED_ALERTS, f" WHERE {window.times}" if window else ""
+    table = tables.SILVER_SUPPRESSED_ALERTS
+    of_days = f" WHERE {window.times}" if window else ""
     rows = store.query(f"SELECT {column}, count(*) AS alerts FROM {table.name}{of_days} GROUP BY {column}", table)
     return Counter({row[column]: row["alerts"] for row in rows.to_pylist()})
 
@@ -72,7 +74,7 @@ def suppressed(store: Store, column: str = "rule", window: Window | None = None)
 def read(store: Store, condition: str = "true") -> list[Entry]:
     """Return the entries whose rows fulfil a condition in SQL, the latest first."""
     list_ = f"list = {value(list_entries.SUPPRESSED)}"
-    return list_entries.of_rows(
+    return list_entries.as_entries(
         store.query(f"SELECT * FROM {_TABLE.name} WHERE {list_} AND {condition}", _TABLE).to_pylist()
     )
 
@@ -117,7 +119,8 @@ def add(
         UsageError: there is no such rule, entity or key, an entry suppresses it already, or the day or the reason is
             not valid.
     """
-    entry_id, now = entry_id or event_log.new_id(), now or datetime.now(UTC)
+    entry_id = entry_id or event_log.new_id()
+    now = now or datetime.now(UTC)
     for known in read(store, f"entry_id = {value(entry_id)}"):
         return known
     _require_texts(author, reason)

@@ -70,7 +70,7 @@ def read(store: Store) -> tuple[RuleSet, dict[str, str]]:
     table = tables.SILVER_RULES
     rows = store.query(f"SELECT * FROM {table.name}", table).to_pylist()
     readable, unreadable = _readable(rows)
-    return RuleSet(()) if rows and not readable else rule_table.of_rows(readable, store.settings), unreadable
+    return RuleSet(()) if rows and not readable else rule_table.as_rule_set(readable, store.settings), unreadable
 
 
 def changes(store: Store, name: str) -> list[RuleVersion]:
@@ -82,7 +82,8 @@ def changes(store: Store, name: str) -> list[RuleVersion]:
 
 def _readable(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """Return the readable rows, and the errors of the others by the name of the rule."""
-    readable, unreadable = [], {}
+    readable = []
+    unreadable = {}
     for row in rows:
         try:
             rule_table.version_of(row)
@@ -103,15 +104,18 @@ def figures(store: Store, rules: RuleSet, days: int = 28) -> Figures:
     last = max((day for table in raised if (day := _last_day(store, table))), default=datetime.now(UTC).date())
     window = Window(last - timedelta(days=days - 1), last)
     live, shadow = (_per_day(store, table, window) for table in raised)
-    with_rule, overlap = Counter[str](), Counter[tuple[str, str]]()
+    with_rule = Counter[str]()
+    overlap = Counter[tuple[str, str]]()
     for names, count in _cases_by_rules(store, window):
         with_rule.update(dict.fromkeys(names, count))
         overlap.update(dict.fromkeys(combinations(names, 2), count))
     reviewed = Reviewed.read(store)
     precisions = precision.measure_rules(store, reviewed, window)
-    suppressed, of_rules = list_entries.suppressed(store, window=window), []
+    suppressed = list_entries.suppressed(store, window=window)
+    of_rules = []
     for name, version in shown.items():
-        counts, key = shadow if version.is_shadow else live, (name, version.version)
+        counts = shadow if version.is_shadow else live
+        key = (name, version.version)
         per_day = [counts.get((*key, day), 0) for day in window.days]
         of_rules.append(
             RuleFigures(version, per_day, suppressed.get(name, 0), with_rule[name], precisions.get(key, precision.NONE))
@@ -212,7 +216,7 @@ def _evaluated(store: Store, rule: Rule, window: Window) -> tuple[pa.Table, pa.T
         rows, alerts = scores.evaluated(store, rule, window)
         return rows, evidence.table(rows, alerts, (), rule_entity.THE_ACCOUNT)
     compiled = rule.compile(query_columns(store.settings.columns), store.settings.entities)
-    by = rule_entity.of_evaluated(rule, compiled.partition_by, store.settings)
+    by = rule_entity.find_entity_or_account(rule, compiled.partition_by, store.settings)
     rows = transactions(store, window, [*dict.fromkeys((*evidence.NEEDS, *compiled.columns))])
     for column in () if by.is_account else by.columns:  # rows without a key are not evaluated
         rows = rows.filter(rows[column].is_valid())
@@ -231,7 +235,8 @@ def latest_days(store: Store, most: int) -> Window:
     counted = f"SELECT date, count(*) AS total FROM {silver.name} GROUP BY date ORDER BY date DESC"
     days: list[date] = []
     total = 0
-    rows, today = store.query(counted, silver).to_pylist(), datetime.now(UTC).date()
+    rows = store.query(counted, silver).to_pylist()
+    today = datetime.now(UTC).date()
     for row in [row for row in rows if row["date"] <= today] or rows:
         total += row["total"]
         if days and total > most:
@@ -257,7 +262,7 @@ def add_draft(store: Store, rule: Rule, author: str, reason: str | None) -> Rule
     """
     table = tables.SILVER_RULES
     there = store.query(f"SELECT * FROM {table.name}", table).to_pylist()
-    present = rule_table.of_rows(there, store.settings)
+    present = rule_table.as_rule_set(there, store.settings)
     if not there:
         begun = [replace(one, author="settings", changed_at=datetime.now(UTC)) for one in present.versions]
         first = pa.Table.from_pylist(rule_table.rows_of(1, begun), table.schema)

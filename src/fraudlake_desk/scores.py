@@ -28,9 +28,10 @@ def evaluated(store: Store, rule: ModelRule, window: Window) -> tuple[pa.Table, 
     """Return the scored transactions of a range, :data:`evidence.NEEDS` and their scores, and the alerts of a rule.
 
     If a transaction has several predictions, the stream's counts, otherwise the latest backfill, as for
-    :func:`fraudlake.model.alerts.of_days`. A budget is another probability for each model version.
+    :func:`fraudlake.model.alerts.raise_latest`. A budget is another probability for each model version.
     """
-    silver, predictions = tables.SILVER_TRANSACTIONS, tables.GOLD_FRAUD_PREDICTIONS
+    silver = tables.SILVER_TRANSACTIONS
+    predictions = tables.GOLD_FRAUD_PREDICTIONS
     order = "CASE WHEN scored_from = 'backfill' THEN 1 ELSE 0 END, scored_at DESC"
     rows = store.query(
         f"SELECT {', '.join(f't.{name}' for name in evidence.NEEDS)}, {', '.join(f'p.{name}' for name in _SCORED)} "

@@ -30,5 +30,6 @@ class Window:
     @property
     def times(self) -> str:
         """The SQL condition that ``timestamp`` is in the range."""
-        first, end = datetime.combine(self.first, time()), datetime.combine(self.last, time()) + timedelta(days=1)
+        first = datetime.combine(self.first, time())
+        end = datetime.combine(self.last, time()) + timedelta(days=1)
         return f"timestamp >= TIMESTAMP '{first} UTC' AND timestamp < TIMESTAMP '{end} UTC'"

@@ -137,7 +137,8 @@ def _with_windows(rows: DataFrame, rules: LaneRules, since: datetime | None, cou
     # Rows that were dropped are no later than the earliest row in the state.
     dropped = F.when(is_full, F.element_at("rows", -1)["time"])
     unknown = F.lit(None if since is None else round(since.timestamp() * 1_000_000)).cast("bigint")
-    current, longest = F.col("current"), rules.longest_window // MICROSECOND
+    current = F.col("current")
+    longest = rules.longest_window // MICROSECOND
     is_due = current["window_time"] >= F.col("due_from")
     return (
         rows.withColumn("gap", F.greatest(dropped, unknown))
@@ -165,7 +166,9 @@ def _of_pair(pair: LaneRule[SmallThenLargeRule]) -> Column:
 
     A row has another after it if it was read late: its account has moved to another partition, read in parallel.
     """
-    before, current, after = F.col("before"), F.col("current"), F.col("after")
+    before = F.col("before")
+    current = F.col("current")
+    after = F.col("after")
     return F.array_compact(F.array(_pair(pair, before, current), _pair(pair, current, after)))
 
 

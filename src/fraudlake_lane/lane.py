@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 
 _LOOK_SECONDS = 0.2
-FIRST_BATCHES, _FIRST_BATCH = 6, timedelta(seconds=5)
+FIRST_BATCHES = 6
+_FIRST_BATCH = timedelta(seconds=5)
 """Number of short batches of a run, and their length: the first two commits of a process stop the lane for seconds,
 later ones for less than one, since Java has compiled the code of a commit by then (seen in Spark 4.3)."""
 
@@ -124,7 +125,8 @@ def run(
         query = writer(own, settings, rules, since, is_catching_up=True).trigger(**trigger(_FIRST_BATCH)).start()
         totals = Totals()
         started(len(backlog), since)
-        is_new, end = True, None if duration is None else time.monotonic() + duration.total_seconds()
+        is_new = True
+        end = None if duration is None else time.monotonic() + duration.total_seconds()
         while query.isActive and not stop.is_requested() and (end is None or time.monotonic() < end):
             time.sleep(_LOOK_SECONDS)
             if totals.add(query):

@@ -77,7 +77,8 @@ def by_aggregate(rows: DataFrame, span: timedelta | None, count: int) -> DataFra
         F.last(_order(F.col("row"))).alias("arrived"),
     )
     if span is None:
-        last_rows, due_from = rows.groupBy("account_id").agg(*aggregates), F.lit(_ALWAYS)
+        last_rows = rows.groupBy("account_id").agg(*aggregates)
+        due_from = F.lit(_ALWAYS)
     else:
         length, apart = (time // MICROSECOND for time in window_of(span))
         window = F.window("window_time", f"{length} microseconds", f"{apart} microseconds")

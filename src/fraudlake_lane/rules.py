@@ -14,7 +14,9 @@ from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.rules.rule_set import Status
 
-_PAIRS_ROWS, _FEW_ROWS, _MOST_ROWS = 8, 64, 256
+_PAIRS_ROWS = 8
+_FEW_ROWS = 64
+_MOST_ROWS = 256
 """The largest number of an account's rows in the state: for pairs, for few transactions, and for other windows.
 
 With fewer, a row that is read late would miss its neighbours. The partitions of a backlog are read in parallel, each at

@@ -24,7 +24,8 @@ _FIRST = (4, 3)
 """The first version of Spark that supports aggregates in Real-time Mode."""
 _FIRST_RUNTIME = (17, 3)
 """The first Databricks Runtime whose real-time mode calls processors in Python."""
-_RUNTIME, _REAL_TIME_MODE = "DATABRICKS_RUNTIME_VERSION", "spark.databricks.streaming.realTimeMode.enabled"
+_RUNTIME = "DATABRICKS_RUNTIME_VERSION"
+_REAL_TIME_MODE = "spark.databricks.streaming.realTimeMode.enabled"
 _SLOTS = 256
 """Tasks that run in parallel. Each is a thread that mostly waits, so there may be many more tasks than cores."""
 STATE_PARTITIONS = 2

@@ -100,7 +100,8 @@ def match_any_length(
     with_seen = with_seen[np.argsort(rows.order[rows.starts[with_seen]])]
     earlier = dict(zip(with_seen.tolist(), open_matches, strict=True))
     complete: list[Match] = []
-    begin, still_open = [], []
+    begin = []
+    still_open = []
     spans = zip(rows.starts[:-1].tolist(), rows.new.tolist(), rows.starts[1:].tolist(), strict=True)
     for partition, (start, new, stop) in enumerate(spans):
         run = matcher.run(earlier.get(partition), start)
@@ -146,7 +147,8 @@ def match_fixed_length(query: Query, rows: SortedRows, now: int | None = None) -
     length = shape[-1]
     partition = np.repeat(np.arange(len(rows.starts) - 1), np.diff(rows.starts))
     begin = np.maximum(rows.starts[1:] - length + 1, rows.starts[:-1])
-    complete, not_before = [], 0
+    complete = []
+    not_before = 0
     for start in np.flatnonzero(_complete(query, rows, shape, partition)).tolist():
         if start >= not_before:
             bounds = tuple(start + bound for bound in shape)

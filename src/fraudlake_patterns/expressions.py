@@ -163,7 +163,8 @@ def _column(node: exp.Column, context: Context) -> Expression:
         context.refuse(node, f"'{node.sql()}' is not a column")
     if isinstance(node.this, exp.Star):
         context.refuse(node, f"'{node.sql()}' is not supported here")
-    name, table = node.name, node.table
+    name = node.name
+    table = node.table
     if context.is_outer:
         if table and table != context.table:
             context.refuse(node, f"there is no table '{table}'")
@@ -350,7 +351,8 @@ def _is_distinct(node: exp.Expr, context: Context) -> Expression:
 
 
 def _like(node: exp.Like, context: Context, escape: str | None = None) -> Expression:
-    tested, pattern = build(node.this, context), build(node.expression, context)
+    tested = build(node.this, context)
+    pattern = build(node.expression, context)
     if tested.type not in (STRING, NULL) or pattern.type != STRING or not pattern.constant:
         context.refuse(node, "LIKE takes a STRING and a constant pattern")
     match = _like_pattern(str(values.value_of(pattern)), escape)
@@ -361,7 +363,8 @@ def _like(node: exp.Like, context: Context, escape: str | None = None) -> Expres
 
 
 def _like_pattern(pattern: str, escape: str | None) -> re.Pattern[str] | None:
-    parts, letters = [], iter(pattern)
+    parts = []
+    letters = iter(pattern)
     for letter in letters:
         if letter == escape:
             escaped = next(letters, "")
@@ -384,7 +387,8 @@ def _escape(node: exp.Escape, context: Context) -> Expression:
 
 
 def _arithmetic(node: exp.Binary, context: Context) -> Expression:
-    left, right = build(node.left, context), build(node.right, context)
+    left = build(node.left, context)
+    right = build(node.right, context)
     return _calculate(type(node), node, left, right, context)
 
 
@@ -531,7 +535,8 @@ def _if(node: exp.If, context: Context) -> Expression:
 
 
 def _cast(node: exp.Cast, context: Context) -> Expression:
-    operand, wanted = build(node.this, context), node.args["to"]
+    operand = build(node.this, context)
+    wanted = node.args["to"]
     name = wanted.this.value
     if operand.type == STRING and operand.constant and name == "TIMESTAMP":
         return _from_text(node, operand, TIMESTAMP, context)
@@ -855,7 +860,8 @@ def _concat(node: exp.Anonymous, context: Context) -> Expression:
 
 
 def _substring(node: exp.Substring, context: Context) -> Expression:
-    start, length = node.args.get("start"), node.args.get("length")
+    start = node.args.get("start")
+    length = node.args.get("length")
     if start is None:
         context.refuse(node, "SUBSTRING needs where to start")
     parts = [_text(node.this, context, "SUBSTRING"), build(start, context)]
@@ -936,7 +942,8 @@ _PARTS: dict[str, Callable[[datetime], int]] = {
 
 
 def _part(node: exp.Expr, name: str, operand: exp.Expr, context: Context) -> Expression:
-    time, part = build(operand, context), _PARTS.get(name)
+    time = build(operand, context)
+    part = _PARTS.get(name)
     if part is None:
         context.refuse(node, f"EXTRACT takes {', '.join(_PARTS)}, not {name}")
     if time.type != TIMESTAMP:

@@ -59,7 +59,8 @@ class _Heap(list[_Open]):
 
     def poll(self) -> _Open:
         """Remove and return the first item."""
-        first, last = self[0], self.pop()
+        first = self[0]
+        last = self.pop()
         if self:
             self._down(0, last)
         return first
@@ -134,7 +135,9 @@ class Run:
 
     def __init__(self, matcher: Matcher, partial: _Heap, complete: _Heap) -> None:
         """Begin with the incomplete matches, and the complete ones that are not yet emitted."""
-        self._matcher, self._partial, self._complete = matcher, partial, complete
+        self._matcher = matcher
+        self._partial = partial
+        self._complete = complete
 
     @property
     def is_idle(self) -> bool:
@@ -173,7 +176,9 @@ class Run:
         Raises:
             FraudlakeError: AFTER MATCH SKIP names a variable that has no row in a match, or its first row.
         """
-        matcher, row, time = self._matcher, start, None
+        matcher = self._matcher
+        row = start
+        time = None
         while row < stop:
             if self.is_idle:
                 matcher.binding.forget()
@@ -207,7 +212,8 @@ class Run:
 
     def process(self, row: int) -> Iterator[Match]:
         """Offer a row to every open match, and to a new one."""
-        following, complete = _Heap(), _Heap()
+        following = _Heap()
+        complete = _Heap()
         for item in self._partial:
             for taken in self._continuations(item, row):
                 (complete if taken.state.variable is None else following).add(taken)
@@ -219,14 +225,17 @@ class Run:
 
     def _continuations(self, item: _Open, row: int) -> Iterable[_Open]:
         """Return the continuations of a match with the row, one for each variable that takes it."""
-        conditions, variables = self._matcher.conditions, len(self._matcher.conditions)
+        conditions = self._matcher.conditions
+        variables = len(self._matcher.conditions)
         first, state, bounds = item
         begins = first == _NEVER
         if begins:
-            first, bounds = row, (row,) * (variables + 1)
+            first = row
+            bounds = (row,) * (variables + 1)
         taken: list[_Open] = []
         while state.variable is not None and not (state.not_for and self._is_held_back(state, row, bounds)):
-            variable, following = state.variable, state.next
+            variable = state.variable
+            following = state.next
             if following is not None and conditions[variable](row, bounds):
                 extended = bounds[: variable + 1] + (row + 1,) * (variables - variable)
                 taken.append(_Open(first, following, extended))
@@ -272,7 +281,8 @@ def first_after(skip: Skip, bounds: Bounds) -> int:
         return bounds[-1]
     if skip.mode == "next":
         return bounds[0] + 1
-    low, high = bounds[skip.variable], bounds[skip.variable + 1]
+    low = bounds[skip.variable]
+    high = bounds[skip.variable + 1]
     target = low if skip.mode == "first" else high - 1
     clause = f"AFTER MATCH SKIP TO {skip.mode.upper()} {skip.name}"
     if low == high:

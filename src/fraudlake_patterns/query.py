@@ -64,8 +64,11 @@ def parse(text: str, columns: Mapping[str, Column], time: str, tables: Sequence[
 
 class _Reader:
     def __init__(self, clauses: sql.Clauses, columns: Mapping[str, Column], time: str, tables: Sequence[str]) -> None:
-        self._clauses, self._text, self._columns = clauses, clauses.text, columns
-        self._time, self._tables = time, tables
+        self._clauses = clauses
+        self._text = clauses.text
+        self._columns = columns
+        self._time = time
+        self._tables = tables
         self._context = Context(self._text, columns, time)
 
     def query(self) -> Query:
@@ -243,7 +246,9 @@ class _Pattern:
     """Reader of the parentheses of PATTERN: variables with quantifiers, one after the other."""
 
     def __init__(self, text: sql.Text, words: list[Token]) -> None:
-        self._text, self._words, self._at = text, words, 0
+        self._text = text
+        self._words = words
+        self._at = 0
 
     def variables(self) -> tuple[Variable, ...]:
         if self._words[0].token_type != TokenType.L_PAREN:

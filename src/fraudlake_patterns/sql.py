@@ -45,7 +45,8 @@ class Text:
             UsageError: always.
         """
         before = self.sql[:at]
-        line, column = before.count("\n") + 1, at - (before.rfind("\n") + 1) + 1
+        line = before.count("\n") + 1
+        column = at - (before.rfind("\n") + 1) + 1
         in_one_line = " ".join(reason.splitlines())  # quoted text may have several lines
         raise UsageError(f"{self.name}: line {line}, column {column}: {in_one_line}")
 
@@ -207,7 +208,8 @@ def _divide(clauses: Clauses, words: list[Token], closing: Token) -> None:
                 else f"{' '.join(_STARTS[name])} occurs twice",
             )
     for (name, number, length), (_, stop, _) in zip(starts, [*starts[1:], ("", len(words), 0)], strict=True):
-        first, inside = words[number], words[number + length : stop]
+        first = words[number]
+        inside = words[number + length : stop]
         if name in ("all_rows", "subset"):
             text.refuse(first.start, f"{' '.join(_STARTS[name])} is not supported")
         if not inside and name != "one_row":

@@ -41,9 +41,14 @@ class Type(NamedTuple):
         return self.name in ("INT", "BIGINT")
 
 
-BOOLEAN, STRING, DOUBLE = Type("BOOLEAN"), Type("STRING"), Type("DOUBLE")
-INT, BIGINT = Type("INT", 10), Type("BIGINT", 19)
-TIMESTAMP, INTERVAL, NULL = Type("TIMESTAMP"), Type("INTERVAL"), Type("NULL")
+BOOLEAN = Type("BOOLEAN")
+STRING = Type("STRING")
+DOUBLE = Type("DOUBLE")
+INT = Type("INT", 10)
+BIGINT = Type("BIGINT", 19)
+TIMESTAMP = Type("TIMESTAMP")
+INTERVAL = Type("INTERVAL")
+NULL = Type("NULL")
 _MAX_PRECISION = 38
 
 
@@ -244,7 +249,8 @@ def _logical(left: Expression, right: Expression, decisive: bool) -> Expression:
     """A side equal to ``decisive`` decides; otherwise the result is NULL if a side is, else ``not decisive``."""
 
     def bind(binding: Binding) -> Scalar:
-        first, second = left.bind(binding), right.bind(binding)
+        first = left.bind(binding)
+        second = right.bind(binding)
 
         def either(row: int, bounds: Bounds) -> Any:
             one = first(row, bounds)
@@ -340,7 +346,8 @@ def reference(type_: Type, column: str, rows: Rows, first: bool = False, offset:
     current_only = rows.with_current and not first and offset == 0
 
     def bind(binding: Binding) -> Scalar:
-        values, span = binding.columns[column], rows.range
+        values = binding.columns[column]
+        span = rows.range
         if current_only:
             return lambda row, bounds: values[row]
 
@@ -375,10 +382,12 @@ def aggregate(function: Aggregate, operand: Expression, rows: Rows) -> Expressio
     """Return an aggregate over rows; ``operand`` is evaluated with each as the current row."""
 
     def bind(binding: Binding) -> Scalar:
-        value_of_row, span = operand.bind(binding), rows.range
+        value_of_row = operand.bind(binding)
+        span = rows.range
         sums: dict[int, list[Any]] = {}
         binding.sums.append(sums)
-        grow, result = function.grow, function.result or (lambda state: state)
+        grow = function.grow
+        result = function.result or (lambda state: state)
 
         def sum_up(row: int, bounds: Bounds) -> Any:
             low, high = span(row, bounds)

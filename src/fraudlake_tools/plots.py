@@ -151,8 +151,10 @@ def precision_recall(predictions: pd.DataFrame, threshold: float, title: str) ->
     label = labelled["label"].to_numpy(dtype=bool)
     score = labelled["probability"].to_numpy(dtype=float)
     last_of_score = np.append(score[1:] != score[:-1], True) if len(score) else np.array([], dtype=bool)
-    hits, flagged = np.cumsum(label)[last_of_score], np.arange(1, len(label) + 1)[last_of_score]
-    recall, precision = hits / max(label.sum(), 1), hits / flagged
+    hits = np.cumsum(label)[last_of_score]
+    flagged = np.arange(1, len(label) + 1)[last_of_score]
+    recall = hits / max(label.sum(), 1)
+    precision = hits / flagged
     with plt.style.context(_STYLE):
         figure, (curve, spread) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
@@ -228,7 +230,8 @@ def _logarithmic(axes: Axes, low: float, high: float) -> None:
     marks = [step * 10.0**power for power in powers for step in steps]
     inside = [mark for mark in marks if low <= mark <= high]
     if len(inside) < 2:
-        low, high = max(mark for mark in marks if mark <= low), min(mark for mark in marks if mark >= high)
+        low = max(mark for mark in marks if mark <= low)
+        high = min(mark for mark in marks if mark >= high)
         inside = [mark for mark in marks if low <= mark <= high]
     axes.set(yscale="log", ylim=(low, high))
     axes.yaxis.set_major_locator(FixedLocator(inside))

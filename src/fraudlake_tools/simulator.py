@@ -37,7 +37,8 @@ terminal_id = { from = "terminalId", type = "bigint" }
 device_id = { from = "deviceId", type = "string" }"""
 """The setting that adds these fields to bronze and silver."""
 
-SMALL_BELOW, LARGE_ABOVE = 1.0, 500.0
+SMALL_BELOW = 1.0
+LARGE_ABOVE = 500.0
 SECOND = 1_000_000  # in microseconds, as all times below
 HOUR = 3600 * SECOND
 DAY = 24 * HOUR
@@ -62,7 +63,8 @@ ROWS_OF = np.array([2, 2, 0, 1])  # the number of rows of a burst is random
 # Fraud of ``Traffic(columns=True)``, which makes usual payments fraud: codes of kinds, after those of events.
 LARGE_AMOUNT, COMPROMISED_TERMINAL, STOLEN_CARD = range(4, 7)
 LIMIT = 1500.0  # any larger payment is fraud
-STOLEN_SHARE, STOLEN_FACTOR = 1 / 3, 5  # of a stolen card's payments; what their amounts are multiplied by
+STOLEN_SHARE = 1 / 3  # of a stolen card's payments; what their amounts are multiplied by
+STOLEN_FACTOR = 5
 STOLEN_CARDS = 1.5  # stolen cards at a time, in shares of accounts, for each share of terminals that are compromised
 
 # Flaws of a bad row. Flaws above these five multiply the amount by NaN, infinity, -1 or 0.
@@ -70,8 +72,11 @@ NULL_ACCOUNT, BLANK_ACCOUNT, NULL_DT, FUTURE_DT, NULL_AMOUNT = range(1, 6)
 AMOUNT_FACTORS = np.array([1, 1, 1, 1, 1, 1, np.nan, np.inf, -1, 0])
 FUTURE = 365_250 * DAY
 
-MERCHANTS, TERMINALS, DEVICES = 500, 4, 2  # in all, of a merchant, of an account
-HOMES, NEAR = 1000, 16  # places where accounts live; the number of terminals at which an account pays
+MERCHANTS = 500  # in all, of a merchant, of an account
+TERMINALS = 4
+DEVICES = 2
+HOMES = 1000  # places where accounts live; the number of terminals at which an account pays
+NEAR = 16
 PAYMENTS = 28  # at an average terminal while it is compromised, by default
 DEVICELESS = 0.1  # share of payments without a device
 
@@ -385,7 +390,9 @@ class _Stream:
         account = np.where(kind == FOREIGN, asleep, self._payers(start, 0, AWAKE))
 
         order = np.lexsort((start, account))
-        kind, start, account = kind[order], start[order], account[order]
+        kind = kind[order]
+        start = start[order]
+        account = account[order]
 
         size = np.where(kind == BURST, self.rng.integers(5, 11, kind.size), ROWS_OF[kind])
         of = np.repeat(np.arange(kind.size), size)
@@ -434,7 +441,9 @@ class _Stream:
         """Set ``alert`` in rows that are in the order of the stream; store the small amounts that are still open."""
         clean = np.flatnonzero(rows["flaw"] == 0)
         order = clean[np.argsort(_key(rows["account"], rows["time"], begin)[clean], kind="stable")]
-        account, at, amount = rows["account"][order], rows["time"][order], rows["amount"][order]
+        account = rows["account"][order]
+        at = rows["time"][order]
+        amount = rows["amount"][order]
         first = np.ones(order.size, bool)  # row of its account in this block
         first[1:] = account[1:] != account[:-1]
         last = np.roll(first, -1)
@@ -470,7 +479,8 @@ class _Terminals:
     def __init__(self, traffic: Traffic, origin: int) -> None:
         self.rng = np.random.default_rng((traffic.seed, 1))
         self.count = MERCHANTS * TERMINALS
-        homes, terminals = self.rng.random((HOMES, 1, 2)), self.rng.random((self.count, 2))  # in a square
+        homes = self.rng.random((HOMES, 1, 2))  # in a square
+        terminals = self.rng.random((self.count, 2))
         distance = np.square(homes - terminals).sum(axis=2)
         self.near = np.argpartition(distance, NEAR, axis=1)[:, :NEAR]
         self.home = self.rng.integers(0, HOMES, traffic.accounts)
@@ -513,11 +523,14 @@ class _Periods:
     """Periods of equal length for a share of terminals or accounts at a time; memory: O(open periods)."""
 
     def __init__(self, rng: np.random.Generator, count: int, share: float, lasts: int, origin: int) -> None:
-        self.rng, self.count, self.lasts = rng, count, lasts
+        self.rng = rng
+        self.count = count
+        self.lasts = lasts
         self.started_a_microsecond = count * share / lasts
         self.owed = 0.0  # periods that are due and not drawn yet
         self.drawn_until = origin - lasts  # some are open when the stream starts
-        self.of, self.since = np.zeros(0, int), np.zeros(0, int)  # open periods, by their beginning
+        self.of = np.zeros(0, int)  # open periods, by their beginning
+        self.since = np.zeros(0, int)
 
     def include(self, of: Array, at: Array, begin: int, end: int) -> Array:
         """Draw the periods that start before ``end``; return whether a time within the block is in a period."""
@@ -527,7 +540,8 @@ class _Periods:
         since = np.append(self.since, np.sort(self.rng.integers(self.drawn_until, end, new)))
         is_open = since + self.lasts > begin
         self.of = np.append(self.of, self.rng.integers(0, self.count, new))[is_open]
-        self.since, self.drawn_until = since[is_open], end
+        self.since = since[is_open]
+        self.drawn_until = end
 
         order = np.argsort(self.of, kind="stable")
         keys = _key(self.of, np.maximum(self.since, begin), begin)[order]

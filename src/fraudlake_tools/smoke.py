@@ -165,7 +165,8 @@ def columns_by_table(client: WorkspaceClient, settings: Settings) -> dict[str, s
 
     The package declares its tables, too, but in modules that need Spark.
     """
-    catalog, schema = str(settings.catalog), str(settings.schema_name)
+    catalog = str(settings.catalog)
+    schema = str(settings.schema_name)
     with asking(client, f"tables of {catalog}.{schema}"):
         return {
             str(table.name): {str(column.name) for column in table.columns or ()}

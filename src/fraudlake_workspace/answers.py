@@ -74,7 +74,8 @@ def type_of(text: str) -> pa.DataType:
 
 def _listed(text: str) -> Iterator[str]:
     """Yield the parts of a text between commas outside of brackets."""
-    depth, begin = 0, 0
+    depth = 0
+    begin = 0
     for at, letter in enumerate(text):
         depth += (letter in "<(") - (letter in ">)")
         if letter == "," and depth == 0:

@@ -84,7 +84,8 @@ def check(
 
     yield CheckResult("identity", True, f"{name} at {client.config.host}")
 
-    catalog, schema = str(settings.catalog), str(settings.schema_name)
+    catalog = str(settings.catalog)
+    schema = str(settings.schema_name)
     full = f"{catalog}.{schema}"
     checks: list[_AccessCheck] = [
         (
@@ -149,7 +150,8 @@ def _service_principal_checks(
     remedy = "give the application id of a principal of this workspace: databricks service-principals list"
     yield f"service principal {number}", lambda: str(principal().display_name), remedy
 
-    catalog, schema = str(settings.catalog), f"{settings.catalog}.{settings.schema_name}"
+    catalog = str(settings.catalog)
+    schema = f"{settings.catalog}.{settings.schema_name}"
     landing, checkpoints = (_volume(str(path)) for path in (settings.landing_path, settings.checkpoints_path))
     for kind, name, wanted, granting in (
         ("CATALOG", catalog, _ON_CATALOG, "GRANT USE CATALOG"),
@@ -264,7 +266,8 @@ def _granted(
     The API lists the privileges of one principal at a time, so each principal is asked until nothing is missing. Unity
     Catalog does not know groups of a single workspace, such as ``admins``: they can have no privilege.
     """
-    owner, names = _owner(client, kind, name), principals()
+    owner = _owner(client, kind, name)
+    names = principals()
     if owner in names:
         return f"owned by {owner}"
     missing = set(wanted)

@@ -47,7 +47,7 @@ def test_a_file_in_pieces_gives_each_row_once_with_its_number(tmp_path: Path, ro
     contents = {name: (tmp_path / name).read_bytes() for name in tables}
 
     taken = {
-        source: (modified, length, pa.Table.from_batches(transactions.of_file(content, source)))
+        source: (modified, length, pa.Table.from_batches(transactions.read_file(content, source)))
         for source, modified, length, content in transactions.whole_files(pieces(contents, size))
     }
 

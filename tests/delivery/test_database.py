@@ -17,7 +17,7 @@ from fraudlake.errors import UsageError
 
 from .alerts import alert
 
-EVENTS = [event.of_alert(alert(number), "lake") for number in range(3)]
+EVENTS = [event.make_event(alert(number), "lake") for number in range(3)]
 
 
 def sink(file: Path) -> DatabaseSink:

@@ -8,7 +8,7 @@ from .alerts import alert
 
 
 def test_an_alert_is_a_cloud_event_with_its_columns_as_data() -> None:
-    assert event.of_alert(alert(7, account="a-1"), "main.fraud") == {
+    assert event.make_event(alert(7, account="a-1"), "main.fraud") == {
         "specversion": "1.0",
         "id": "00000000000000000000000000000007",
         "source": "/fraudlake/main.fraud",
@@ -49,11 +49,11 @@ def test_an_alert_is_a_cloud_event_with_its_columns_as_data() -> None:
 
 
 def test_an_alert_by_another_entity_is_about_its_key() -> None:
-    assert event.of_alert(alert(7, account="a-1", terminal="t-9"), "lake")["subject"] == "t-9"
+    assert event.make_event(alert(7, account="a-1", terminal="t-9"), "lake")["subject"] == "t-9"
 
 
 def test_an_event_is_one_line_of_json() -> None:
-    made = event.of_alert(alert(7), "lake")
+    made = event.make_event(alert(7), "lake")
     line = event.as_json(made)
     assert "\n" not in line
     assert json.loads(line) == made

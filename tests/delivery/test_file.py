@@ -13,7 +13,7 @@ from fraudlake.delivery.sink import Outcome
 
 from .alerts import alert
 
-EVENTS = [event.of_alert(alert(number), "lake") for number in range(5)]
+EVENTS = [event.make_event(alert(number), "lake") for number in range(5)]
 
 
 def lines(folder: Path) -> dict[str, list[Any]]:

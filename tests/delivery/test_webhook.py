@@ -35,7 +35,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 def events(count: int, first: int = 0) -> list[event.Event]:
-    return [event.of_alert(alert(number), "lake") for number in range(first, first + count)]
+    return [event.make_event(alert(number), "lake") for number in range(first, first + count)]
 
 
 def sink(receiver: Receiver, timeout: float = 5.0, retry: Retry = QUICK) -> WebhookSink:

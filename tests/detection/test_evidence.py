@@ -142,5 +142,5 @@ def test_a_receiver_gets_the_number_of_all_rows() -> None:
         "evidence_columns": None,
         "measures": [*json.loads(found["measures"]).items()],
     }
-    sent = event.of_alert(alert, "lake")["data"]
+    sent = event.make_event(alert, "lake")["data"]
     assert (len(sent["evidence"]), sent["measures"]["evidence_rows"]) == (MOST_ROWS, MOST_ROWS + 20)

@@ -46,10 +46,10 @@ def test_of_several_entries_the_one_that_begins_first_counts() -> None:
 def test_an_early_end_counts_whichever_row_comes_first() -> None:
     end = ENTRY.ended(NOON + 5 * MINUTE, "it was fraud", "bob", NOON + 3 * MINUTE)
     ended = replace(ENTRY, ends_at=NOON + 5 * MINUTE, ended_by="bob", ended_because="it was fraud")
-    assert list_entries.of_rows([end, ENTRY.added]) == list_entries.of_rows([ENTRY.added, end]) == [ended]
+    assert list_entries.as_entries([end, ENTRY.added]) == list_entries.as_entries([ENTRY.added, end]) == [ended]
     later = ENTRY.ended(NOON + 6 * MINUTE, "no reason", "cleo", NOON + 3 * MINUTE)
     for ends in ([end, later], [later, end]):
-        assert list_entries.of_rows([ENTRY.added, *ends]) == [ended]
+        assert list_entries.as_entries([ENTRY.added, *ends]) == [ended]
 
 
 def test_entries_suppress_what_a_loop_over_their_rows_says() -> None:
@@ -77,7 +77,7 @@ def test_entries_suppress_what_a_loop_over_their_rows_says() -> None:
         return min(((start, id_) for start, id_ in left if id_ not in over), default=(None, None))[1]
 
     wanted = [holding(*one) for one in raised]
-    assert list_entries.suppressing(alerts(*raised), list_entries.of_rows(rows)).to_pylist() == wanted
+    assert list_entries.suppressing(alerts(*raised), list_entries.as_entries(rows)).to_pylist() == wanted
     assert 50 < sum(id_ is not None for id_ in wanted) < 450
 
 

@@ -215,7 +215,7 @@ def test_an_alert_shows_the_columns_that_its_rule_reads_where_a_backtest_and_a_r
     for each in opened.settings.rules:
         report, _ = backtest.backtest(opened, each, None, None)
         assert report.samples == [alerts[each.name]["explanation"]]
-    sent = event.of_alert(alerts["far"], "lake")["data"]
+    sent = event.make_event(alerts["far"], "lake")["data"]
     assert [part["columns"] for part in sent["evidence"]] == [{"country": "FR"}] * 2
     assert "evidence_columns" not in sent
 

@@ -103,7 +103,7 @@ def test_entries_that_come_and_end_suppress_what_they_do_in_a_backtest(lake: Any
     if ordering == "event_time":
         detected(opened, [end_of(rows, 9)])
 
-    entries = list_entries.of_rows(opened.store.rows(tables.SILVER_LIST_ENTRIES).to_pylist())
+    entries = list_entries.as_entries(opened.store.rows(tables.SILVER_LIST_ENTRIES).to_pylist())
     of_live = [alert for name in ("pair", "busy", "triple") for alert in by_rule[name]]
     left, suppressed = split(rows, of_live, entries)
     shadows, suppressed_shadows = split(rows, by_rule["probe"], entries)

@@ -164,7 +164,7 @@ def test_a_destination_delivers(tmp_path: Path) -> None:
     from tests.delivery.alerts import alert
     from tests.delivery.receiver import listening, status
 
-    events = [event.of_alert(alert(number), "lake") for number in range(3)]
+    events = [event.make_event(alert(number), "lake") for number in range(3)]
     with listening() as receiver:
         receiver.plan.extend([0.0, status(500)])
         sink = DESTINATIONS["chat"].sink(settings.load(chat_url=receiver.url), None)  # type: ignore[arg-type]

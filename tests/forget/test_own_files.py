@@ -14,7 +14,7 @@ from tests.delivery.alerts import alert
 def test_a_delivered_alert_of_a_terminal_is_no_trace_of_an_account_of_the_same_name(tmp_path: Path) -> None:
     alerts = [alert(1, "7"), alert(2, "8", terminal="7"), alert(3, "7", terminal="9")]
     file = tmp_path / "alerts-1.jsonl"
-    file.write_text("".join(f"{event.as_json(event.of_alert(one, 'lake'))}\n" for one in alerts))
+    file.write_text("".join(f"{event.as_json(event.make_event(one, 'lake'))}\n" for one in alerts))
     lake = cast("Any", SimpleNamespace(settings=SimpleNamespace(delivery_folder=str(tmp_path))))
 
     assert own_files.delivered(lake, {"7"}, erase=True) == Counter({"7": 2})

@@ -119,7 +119,7 @@ def test_each_training_sees_what_an_oracle_sees(tmp_path: Path, seed: int, genui
     for count in (1, 60, 150, 300):
         newest = silver["timestamp"][count - 1].as_py()
         known = [decision for decision in decisions if decision.at <= newest and decision.nth < count]
-        past = history.of(silver.slice(0, count), table(known), settings)
+        past = history.select_history(silver.slice(0, count), table(known), settings)
         rows = past.labelled("chargebacks", genuine_after)
         truth = {}
         for nth, time in enumerate(silver["timestamp"].to_pylist()[:count]):
@@ -140,7 +140,7 @@ def test_a_table_of_the_lake_has_the_features_of_the_oracle(tmp_path: Path, seed
         {"name": "share", "aggregate": "fraud_share", "window": "60 days"},
     ]
     settings = Settings(lake=tmp_path, labels="chargebacks", genuine_after=GENUINE_AFTER, features=json.dumps(features))
-    found = entity_features.of_table(silver, settings, table(decisions)).to_pylist()
+    found = entity_features.compute_table(silver, settings, table(decisions)).to_pylist()
     rows = silver.to_pylist()
     for at, row in enumerate(rows):
         now, seen = row["timestamp"], []
@@ -163,7 +163,7 @@ def test_verdicts_of_the_last_days_neither_teach_nor_test(tmp_path: Path) -> Non
     times = silver["timestamp"].to_pylist()
     decisions = [Decision(nth, True, times[nth] + timedelta(days=3)) for nth in range(0, 300, 2)]
     settings = Settings(lake=tmp_path, labels="chargebacks", genuine_after=GENUINE_AFTER)
-    past = history.of(silver, table(decisions), settings)
+    past = history.select_history(silver, table(decisions), settings)
     labelled, by, cut = training._labelled(past, settings)
     until = (times[-1] - GENUINE_AFTER).replace(tzinfo=None)
     assert by == "chargebacks"
@@ -179,7 +179,7 @@ def test_a_time_that_is_shorter_than_frauds_take_is_one_sentence(tmp_path: Path)
     # A verdict that is repeated later does not make its fraud late, and one that is taken back is none.
     decisions += [Decision(8, True, times[8] + timedelta(days=50)), Decision(4, False, times[4] + timedelta(days=60))]
     settings = Settings(lake=tmp_path, labels="chargebacks", genuine_after=GENUINE_AFTER)
-    past = history.of(silver, table(decisions), settings)
+    past = history.select_history(silver, table(decisions), settings)
     assert past.late_frauds(GENUINE_AFTER) == 1 / 19
     assert training._late_frauds(past, GENUINE_AFTER) == [
         "5.3 % of the frauds were known later than genuine_after (20 days): make it longer"
@@ -189,7 +189,7 @@ def test_a_time_that_is_shorter_than_frauds_take_is_one_sentence(tmp_path: Path)
 
 def test_no_transaction_is_one_line(tmp_path: Path) -> None:
     settings = Settings(lake=tmp_path, labels="chargebacks")
-    past = history.of(made(0)[0].slice(0, 0), table([]), settings)
+    past = history.select_history(made(0)[0].slice(0, 0), table([]), settings)
     with pytest.raises(search.TooLittleError, match=r"known by now: .*--genuine-after"):
         training._labelled(past, settings)
 
@@ -199,7 +199,7 @@ def test_verdicts_of_fraud_alone_name_the_labels_that_take_them(tmp_path: Path) 
     times = silver["timestamp"].to_pylist()
     decisions = [Decision(n, True, times[n] + timedelta(days=20)) for n in range(0, 80, 4)]
     settings = Settings(lake=tmp_path, labels="verdicts")
-    past = history.of(silver, table(decisions), settings)
+    past = history.select_history(silver, table(decisions), settings)
     with pytest.raises(search.TooLittleError, match=r"of both kinds .* --labels chargebacks, for frauds alone$"):
         training._labelled(past, settings)
 

@@ -297,7 +297,7 @@ def test_zeros_of_both_signs_are_one_value_and_one_key() -> None:
     ids = ["t0", "t1", "t2"]
     silver = {"transaction_id": ids, "account_id": ["a"] * 3, "timestamp": times, "label": [False] * 3}
     silver |= {"source": ["one"] * 3, "position": [0, 1, 2], "distance": [0.0, -0.0, 0.0]}
-    found = entity_features.of_table(pa.table(silver), settings, pa.table({}))
+    found = entity_features.compute_table(pa.table(silver), settings, pa.table({}))
     assert found.to_pylist() == [{"distances": float(n > 0), "n": float(n)} for n in range(3)]
 
 

@@ -121,10 +121,10 @@ def test_a_whole_table_has_the_features_of_a_single_call_whatever_its_order_and_
     silver = shuffled.drop_columns(["account", "time"]).append_column("timestamp", times)
     monkeypatch.setattr(lake_features, "_PART_ROWS", 100)
     no_verdicts = tables.SILVER_VERDICTS.schema.empty_table()
-    whole = lake_features.of_table(silver, (), lambda part: part, features.COMPUTED, Settings(), no_verdicts)
+    whole = lake_features.compute_table(silver, (), lambda part: part, features.COMPUTED, Settings(), no_verdicts)
     assert {row["transaction_id"]: {n: row[n] for n in features.NAMES} for row in whole.to_pylist()} == computed(rows)
     assert whole["account_id"].to_pylist() == sorted(whole["account_id"].to_pylist())
-    nothing = lake_features.of_table(
+    nothing = lake_features.compute_table(
         silver.slice(0, 0), (), lambda part: part, features.COMPUTED, Settings(), no_verdicts
     )
     assert len(nothing) == 0

@@ -13,8 +13,8 @@ from fraudlake.model.metrics import (
     area_under_pr,
     area_under_roc,
     estimated,
+    measure_budget,
     metrics_of,
-    of_budget,
 )
 
 NO, YES = False, True
@@ -42,9 +42,9 @@ def test_amounts_at_the_edge_of_what_a_double_holds_are_bounded_in_what_is_saved
     rows = LabelledScores(
         one, one, np.array([0.9, 0.8, 0.7]), amounts, ids, np.zeros(3, int), np.array([1.0, 1000.0, 1.0])
     )
-    assert of_budget(rows, Budget(cost=1.0))["amount_saved"] == 1e12 + 1000e12 + 5.0 - 1002.0
+    assert measure_budget(rows, Budget(cost=1.0))["amount_saved"] == 1e12 + 1000e12 + 5.0 - 1002.0
     refunds = replace(rows, amounts=-amounts)
-    assert of_budget(refunds, Budget(cost=1.0))["amount_saved"] == -1e12 - 1000e12 - 5.0 - 1002.0
+    assert measure_budget(refunds, Budget(cost=1.0))["amount_saved"] == -1e12 - 1000e12 - 5.0 - 1002.0
 
 
 def test_an_entry_that_stands_for_four_transactions_counts_four_times() -> None:
@@ -112,37 +112,37 @@ DAYS = judged(
 
 
 def test_accounts_are_looked_at_by_their_highest_score_and_once_found_not_again() -> None:
-    figures = of_budget(DAYS, Budget(2))
+    figures = measure_budget(DAYS, Budget(2))
     # Day 1: 7 and 8 are looked at; day 2: 8 and 9. Compromised: 7 and 9, then 8 and 9.
     assert (figures["card_precision"], figures["card_recall"]) == (3 / 4, 3 / 4)
 
 
 def test_alerts_are_the_transactions_with_the_highest_scores_of_each_day() -> None:
-    figures = of_budget(DAYS, Budget(2))
+    figures = measure_budget(DAYS, Budget(2))
     # Day 1: 0.9 and 0.8, both honest; day 2: 0.95 and 0.6, both fraud. There are five frauds.
     assert (figures["precision_at_budget"], figures["recall_at_budget"]) == (2 / 4, 2 / 5)
-    assert of_budget(DAYS, Budget(100))["recall_at_budget"] == 1
+    assert measure_budget(DAYS, Budget(100))["recall_at_budget"] == 1
 
 
 def test_the_amount_saved_is_that_of_predicted_fraud_less_the_cost_of_all_predictions() -> None:
     # Six transactions reach 0.5, three of them are fraud.
-    assert of_budget(DAYS, Budget(cost=0.25))["amount_saved"] == 3 * 10 - 6 * 0.25
+    assert measure_budget(DAYS, Budget(cost=0.25))["amount_saved"] == 3 * 10 - 6 * 0.25
 
 
 def test_of_equal_scores_honest_ones_count_first() -> None:
-    figures = of_budget(judged((1, 1, 0.5, YES), (2, 1, 0.5, NO), (3, 1, 0.5, YES)), Budget(2))
+    figures = measure_budget(judged((1, 1, 0.5, YES), (2, 1, 0.5, NO), (3, 1, 0.5, YES)), Budget(2))
     assert (figures["card_precision"], figures["precision_at_budget"]) == (1 / 2, 1 / 2)
 
 
 def test_an_entry_of_a_sample_fills_the_budget_by_its_weight() -> None:
-    figures = of_budget(judged((1, 1, 0.9, YES), (2, 1, 0.8, NO), (3, 1, 0.7, YES), weights=4.0), Budget(6, 0.5))
+    figures = measure_budget(judged((1, 1, 0.9, YES), (2, 1, 0.8, NO), (3, 1, 0.7, YES), weights=4.0), Budget(6, 0.5))
     assert figures["precision_at_budget"] == figures["card_precision"] == 4 / 6
     assert figures["recall_at_budget"] == 4 / 8
     assert figures["amount_saved"] == 80 - 12 * 0.5
 
 
 def test_figures_without_fraud_are_left_out() -> None:
-    assert of_budget(judged((1, 1, 0.9, NO), (2, 1, 0.1, NO)), Budget(1)) == {
+    assert measure_budget(judged((1, 1, 0.9, NO), (2, 1, 0.1, NO)), Budget(1)) == {
         "amount_saved": 0.0,
         "precision_at_budget": 0.0,
         "card_precision": 0.0,

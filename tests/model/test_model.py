@@ -150,7 +150,7 @@ def test_trained_on_verdicts_the_model_finds_the_fraud_that_the_rule_does_not_se
 def test_the_stream_gives_the_features_of_the_batch(life: dict[str, Any]) -> None:
     lake = life["lake"]
     columns = ["transaction_id", *features.NAMES]
-    history = lake_features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings)
+    history = lake_features.compute_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings)
     batch = lake_features.unpacked(history, lake.settings).select(*columns)
     streamed = lake.read(tables.GOLD_FRAUD_PREDICTIONS).select(*columns)
     assert batch.exceptAll(streamed).count() == streamed.exceptAll(batch).count() == 0
@@ -326,7 +326,7 @@ def test_a_micro_batch_that_is_repeated_runs_and_adds_nothing(
         (tmp_path / "ran").touch()
         yield from batches
 
-    history = lake_features.of_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings)
+    history = lake_features.compute_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings)
     micro_batch = history.mapInArrow(noticed, "payload BINARY")
     last = max(int(path.name) for path in (lake.checkpoint("score").folder / "commits").glob("[0-9]*"))
     before = lake.store.version(tables.GOLD_FRAUD_PREDICTIONS)

@@ -33,7 +33,7 @@ def quality(rows: pa.Table, verdicts: dict[int, bool] | None = None) -> dict[str
             "verdict": pa.array((verdicts or {}).values(), pa.bool_()),
         }
     )
-    return {row["judged_by"]: row for row in prediction_quality.of_group(rows, decided).to_pylist()}
+    return {row["judged_by"]: row for row in prediction_quality.measure_group(rows, decided).to_pylist()}
 
 
 def test_quality_by_hand() -> None:
@@ -53,7 +53,7 @@ def test_quality_by_hand() -> None:
 def test_figures_at_a_budget_and_a_cost_of_alerts() -> None:
     rows = predictions((0.9, True, True), (0.8, True, False), (0.6, True, True), (0.1, False, False))
     decided = pa.table({"transaction_id": pa.array([], pa.string()), "verdict": pa.array([], pa.bool_())})
-    (row,) = prediction_quality.of_group(rows, decided, Budget(1, 2.5)).to_pylist()
+    (row,) = prediction_quality.measure_group(rows, decided, Budget(1, 2.5)).to_pylist()
     assert (row["alert_budget"], row["card_precision"], row["card_recall"]) == (1, 1.0, 0.5)
     assert (row["precision_at_budget"], row["recall_at_budget"], row["amount_saved"]) == (1.0, 0.5, 40 - 3 * 2.5)
 
@@ -70,7 +70,7 @@ def test_of_chargebacks_a_prediction_is_genuine_with_age_and_a_verdict_beats_tha
     times = [datetime(2026, 3, 7, hour, tzinfo=UTC) for hour in range(5)]
     rows = rows.append_column("timestamp", pa.array(times, pa.timestamp("us", "UTC")))
     decided = pa.table({"transaction_id": ["1", "4"], "verdict": [True, True]})
-    (row,) = prediction_quality.of_group(rows, decided, genuine_until=times[2]).to_pylist()
+    (row,) = prediction_quality.measure_group(rows, decided, genuine_until=times[2]).to_pylist()
     # Known are a genuine one, a fraud, a genuine one, and a fraud that is not old; Flink's labels do not count.
     assert (row["judged_by"], row["transactions"], row["fraud"]) == ("chargebacks", 4, 2)
     assert (row["precision"], row["recall"]) == (pytest.approx(1 / 3), 0.5)
@@ -83,7 +83,7 @@ def test_drift_of_a_day_is_the_index_of_its_counts() -> None:
         rows = rows.drop_columns([name] if name in rows.column_names else []).append_column(name, pa.array(values))
     # Of 100 values 0 to 99, those up to 9 are in the first bin: 10 % now, 50 % in training.
     shape = drift.Shape(edges=[9.0], shares=[0.5, 0.5], median=9.0)
-    found = drift.of_group(rows, drift.Profile(shapes={"amount": shape}, until="2026-03-06")).to_pylist()
+    found = drift.measure_group(rows, drift.Profile(shapes={"amount": shape}, until="2026-03-06")).to_pylist()
     assert found == [
         {
             "date": DAY,

@@ -20,7 +20,7 @@ def figures(scores: list[float], threshold: float = 0.5, budget: int = 2) -> dic
     probability, accounts = np.array(scores), np.arange(8)
     amounts, days, weights = np.full(8, 10.0), np.zeros(8, dtype=np.int64), np.ones(8)
     judged = metrics.LabelledScores(FRAUD, probability >= threshold, probability, amounts, accounts, days, weights)
-    return metrics.all_of(judged, metrics.Budget(budget))
+    return metrics.measure_all(judged, metrics.Budget(budget))
 
 
 def beats(old: dict[str, float], new: dict[str, float], **settings: Any) -> bool:

@@ -116,7 +116,7 @@ def test_an_amount_that_is_not_plausible_only_warns_unless_the_settings_say_othe
 @pytest.mark.usefixtures("spark")
 def test_every_rule_is_among_the_reasons_that_can_be_asked_for() -> None:
     settings = Settings(columns={"kind": "string", "shop": {"type": "string", "nullable": False}})
-    rules, reasons = quality_rules.of(settings, F.current_timestamp()), quality_rules.reasons(settings)
+    rules, reasons = quality_rules.make_rules(settings, F.current_timestamp()), quality_rules.reasons(settings)
     assert tuple(rule.name for rule in rules) == reasons[: len(rules)]
     assert reasons[len(rules) - 3 : len(rules)] == ("kind_fits", "shop_fits", "shop_is_given")
     assert reasons[len(rules) :] == ("position_is_new", "transaction_is_new", "late", "forgotten")

@@ -141,7 +141,7 @@ def of_history(lake: Lake, verdicts: str = "") -> dict[str, dict[str, Any]]:
         f"SELECT transaction_id, verdict, decided_at FROM {tables.SILVER_VERDICTS.name} {verdicts}",
         tables.SILVER_VERDICTS,
     )
-    found = lake_features.of_table(silver, (), lambda rows: rows, schema, lake.settings, given)
+    found = lake_features.compute_table(silver, (), lambda rows: rows, schema, lake.settings, given)
     return {row["transaction_id"]: row for row in found.select(names).to_pylist()}
 
 
@@ -209,7 +209,7 @@ def test_the_stream_has_the_features_of_the_history_and_a_new_one_starts_warm(
     # Spark's tasks compute the same as this process.
     silver = opened.read(tables.SILVER_TRANSACTIONS)
     verdicts = lake_features.verdicts_of(silver, opened.read(tables.SILVER_VERDICTS), opened.settings)
-    payloads = lake_features.of_history(silver, opened.settings, decided_rows=verdicts)
+    payloads = lake_features.compute_history(silver, opened.settings, decided_rows=verdicts)
     names = ["transaction_id", *features.names(opened.settings)]
     rows = lake_features.unpacked(payloads, opened.settings).select(*names).toArrow().to_pylist()
     assert {row["transaction_id"]: row for row in rows} == truth

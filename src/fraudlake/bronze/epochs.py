@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from fraudlake.bronze import calendar
 
 # The data of Flink's tutorial begins a second after 1970 began. In nanoseconds, that number is 2001 in seconds.
-_FIRST, _LAST = 1_009_843_200, 4_102_444_800
+_FIRST = 1_009_843_200
+_LAST = 4_102_444_800
 """The years 2002 to 2099, in seconds since 1970. A number is a time of these years in at most one unit."""
 _NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 UNITS = tuple(_NAMES.values())

@@ -54,7 +54,8 @@ def in_object(message: dict[str, Any], parts: Path) -> Place | None:
         name = name_of(part, dict.fromkeys(value, 1))
         if name is None:
             return None
-        path, value = (*path, name), value[name]
+        path = (*path, name)
+        value = value[name]
     return Place(path, value)
 
 

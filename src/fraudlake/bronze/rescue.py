@@ -92,7 +92,8 @@ def _encoded_text(raw: pa.Array) -> pa.Array:
 
 def _items(column: pa.Array, child: pa.Array) -> pa.Array:
     """Return the part of ``child`` to which the lists of a column refer; the column may be a slice."""
-    first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
+    first = column.offsets[0].as_py()
+    last = column.offsets[-1].as_py()
     return child.slice(first, last - first)
 
 

@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 LARGEST_VALUE = 1 << 20
 """The default of the setting ``max_value_size``, in bytes."""
 _BATCH_BYTES = 64 << 20
-_LARGE_ROW, _LARGE_FILE = 16 << 10, 256 << 20
+_LARGE_ROW = 16 << 10
+_LARGE_FILE = 256 << 20
 """Bytes of a row on average, and of all rows of a file, that a file may not both exceed."""
-_FEW, _DICTIONARY = 8, 1 << 20
+_FEW = 8
+_DICTIONARY = 1 << 20
 """Bytes of a row, and of a dictionary, as far as which a column is read as a dictionary."""
 _COLUMNS = 2_000
 """Columns that a file may have, those within others counted: each costs time in each batch, however small."""
@@ -86,7 +88,10 @@ class Measure:
 
     def __init__(self, largest_value: int, first: int = 0) -> None:
         """Begin a file whose values may have ``largest_value`` bytes, and whose first row has the number ``first``."""
-        self._largest, self._first, self._rows, self._bytes = largest_value, first, 0, 0
+        self._largest = largest_value
+        self._first = first
+        self._rows = 0
+        self._bytes = 0
 
     def parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Cut a batch into parts of about 64 MB, as plain arrays.

@@ -21,7 +21,7 @@ PIECE_BYTES = 16 << 20
 """Serverless compute gives a Python process 1 GB, and Spark sends it rows of 64 MB together."""
 
 
-def of_file(
+def read_file(
     content: parquet.Content, source: str, timezone: str = "UTC", contract: Contract = FLINKS
 ) -> Iterator[pa.RecordBatch]:
     """Read a file as rows of ``bronze_transactions``.
@@ -68,7 +68,9 @@ def whole_files(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, i
     columns = ("source", "modified", "length", "content")
     rows = (row for batch in batches for row in zip(*(batch[name] for name in columns), strict=True))
     for source, modified, length, content in rows:
-        known, size, piece = (source.as_py(), modified.as_py()), length.as_py(), content.as_buffer()
+        known = (source.as_py(), modified.as_py())
+        size = length.as_py()
+        piece = content.as_buffer()
         if piece.size == size:
             yield *known, size, piece
             continue
@@ -86,7 +88,7 @@ def from_contents(
     timezone: str = "UTC",
     contract: Contract = FLINKS,
 ) -> DataFrame:
-    """Parse the bytes of files in Spark's tasks, as :func:`of_file` does; the machines need no access to the files.
+    """Parse the bytes of files in Spark's tasks, as :func:`read_file` does; the machines need no access to the files.
 
     Args:
         contents: what :func:`in_pieces` returns.
@@ -102,7 +104,7 @@ def from_contents(
         for source, modified, size, content in whole_files(batches):
             if versions[source] != (size, modified):
                 raise RuntimeError(f"{source} changed while it was read")
-            yield from of_file(content, source, timezone, contract)
+            yield from read_file(content, source, timezone, contract)
 
     return contents.mapInArrow(rows, contract.table.columns)
 
@@ -138,7 +140,8 @@ def bronze_batch(columns: dict[str, pa.Array], contract: Contract) -> pa.RecordB
         columns: some of the columns, by name; ``dt`` is required.
         contract: the contract with which they were read.
     """
-    dt, schema = columns["dt"], contract.table.schema
+    dt = columns["dt"]
+    schema = contract.table.schema
     now = pa.scalar(time.time_ns() // 1000, schema.field("_ingested_at").type)
     known = columns | {"_ingested_at": pa.repeat(now, len(dt)), "date": dt.cast(pa.date32(), safe=False)}
     arrays = [known[field.name] if field.name in known else pa.nulls(len(dt), field.type) for field in schema]

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_KEY, _IGNORED = b"ARROW:schema", b"arrow-schema"
+_KEY = b"ARROW:schema"
+_IGNORED = b"arrow-schema"
 _INT = 2  # in Arrow's union of types
 
 

@@ -56,7 +56,8 @@ class DatabaseSink:
             ) from None
         if self._engine.dialect.name not in _UPSERTS:
             raise UsageError(f"jdbc_url: {self._engine.dialect.name} is not one of {', '.join(_UPSERTS)}")
-        self._upsert, self._pause = _UPSERTS[self._engine.dialect.name], pause
+        self._upsert = _UPSERTS[self._engine.dialect.name]
+        self._pause = pause
         schema, _, name = table.rpartition(".")
         self._table = table_of(name, schema or None)
 

@@ -21,7 +21,7 @@ CONTENT_TYPE = "application/cloudevents+json; charset=UTF-8"
 BATCH_CONTENT_TYPE = "application/cloudevents-batch+json; charset=UTF-8"
 
 
-def of_alert(alert: Mapping[str, Any], lake: str) -> Event:
+def make_event(alert: Mapping[str, Any], lake: str) -> Event:
     """Return the event of a row of ``silver_alerts``; the same alert gives the same event each time.
 
     Args:

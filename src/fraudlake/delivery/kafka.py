@@ -33,12 +33,14 @@ class KafkaSink:
 
     def __init__(self, topic: str, options: Mapping[str, str], spark: SparkSession) -> None:
         """Write to the topic."""
-        self._topic, self._spark = topic, spark
+        self._topic = topic
+        self._spark = spark
         self._options = {**{f"kafka.{name}": value for name, value in _TIMEOUTS.items()}, **options}
 
     def send(self, events: Sequence[Event], name: str) -> list[Outcome]:
         """Write a message for each event. If one fails, all count as not delivered: Spark does not say which."""
-        keys, values = [one["id"] for one in events], [event.as_json(one) for one in events]
+        keys = [one["id"] for one in events]
+        values = [event.as_json(one) for one in events]
         header = F.struct(F.lit("content-type").alias("key"), F.lit(event.CONTENT_TYPE).cast("binary").alias("value"))
         messages = self._spark.createDataFrame(pa.table({"key": keys, "value": values}))
         writer = messages.coalesce(1).withColumn("headers", F.array(header)).write.format("kafka")

@@ -67,7 +67,8 @@ def held_back(
 
 def _of(alert: Alert) -> tuple[str, str]:
     """Return the entity of an alert and its key; an alert of an earlier version has the account."""
-    by, key = alert["entity"], alert["entity_key"]
+    by = alert["entity"]
+    key = alert["entity_key"]
     return (ACCOUNT, alert["account_id"]) if by is None else (by, key)
 
 

@@ -73,7 +73,9 @@ class WebhookSink:
 
     def __init__(self, url: str, secret: str | None, timeout: float, retry: Retry | None = None) -> None:
         """Post to the address."""
-        self._url, self._key, self._timeout = url, _key(secret) if secret else None, timeout
+        self._url = url
+        self._key = _key(secret) if secret else None
+        self._timeout = timeout
         self._retry = retry or RETRY
 
     def send(self, events: Sequence[Event], name: str) -> list[Outcome]:
@@ -94,7 +96,8 @@ class WebhookSink:
                 allow_redirects=False,
                 stream=True,  # do not read the answer's body
             ) as response:
-                status, attempts = response.status_code, 1 + len(response.raw.retries.history)
+                status = response.status_code
+                attempts = 1 + len(response.raw.retries.history)
         except requests.RequestException as error:
             return Outcome(1 + int(self._retry.total or 0), _reason(error))
         if 200 <= status < 300:
@@ -103,7 +106,8 @@ class WebhookSink:
 
     def _headers(self, events: Sequence[Event], body: bytes) -> dict[str, str]:
         ids = "\n".join(one["id"] for one in events)
-        message, now = f"msg_{hashlib.sha256(ids.encode()).hexdigest()[:32]}", str(int(time.time()))
+        message = f"msg_{hashlib.sha256(ids.encode()).hexdigest()[:32]}"
+        now = str(int(time.time()))
         headers = {"content-type": event.BATCH_CONTENT_TYPE, "webhook-id": message, "webhook-timestamp": now}
         if self._key is not None:
             signed = hmac.digest(self._key, f"{message}.{now}.".encode() + body, "sha256")

@@ -41,15 +41,18 @@ def backtest(lake: Lake, rule: Rule, first: date | None, last: date | None) -> t
     suppress are only counted.
     """
     in_range = truth.condition("date", first, last)
-    history = truth.of_range(lake, in_range)
+    history = truth.count_range(lake, in_range)
     silver = lake.read(tables.SILVER_TRANSACTIONS).where(in_range)
     tasks = max(lake.settings.buckets, -(-history.transactions // ROWS_OF_TASK))
-    frauds, evaluated, needs = 0, silver, [*evidence.NEEDS]
+    frauds = 0
+    evaluated = silver
+    needs = [*evidence.NEEDS]
     if lake.store.has_rows(tables.SILVER_VERDICTS):
         decided = truth.verdicts_on(lake, in_range)
-        frauds, needs = truth.frauds(decided), [*needs, "verdict"]
+        frauds = truth.frauds(decided)
+        needs = [*needs, "verdict"]
         evaluated = silver.join(decided, on="transaction_id", how="left")
-    entries = suppression.of_lake(lake, rule.name)
+    entries = suppression.read_entries(lake, rule.name)
     if entries is None:
         counted = _evaluated(evaluated, rule, lake.settings, tasks, needs, _tallied, _TALLY)
         return report(rule, _read(counted), history, frauds), alerts(silver, rule, lake.settings, tasks)
@@ -134,9 +137,10 @@ def _evaluated(
     schema: str,
 ) -> DataFrame:
     """Apply ``made`` to the alerts of each task, in chunks, and return its output."""
-    columns, entities = query_columns(settings.columns), settings.entities
+    columns = query_columns(settings.columns)
+    entities = settings.entities
     compiled = rule.compile(columns, entities)
-    by = rule_entity.of_evaluated(rule, compiled.partition_by, settings)
+    by = rule_entity.find_entity_or_account(rule, compiled.partition_by, settings)
 
     def parts(table: pa.Table) -> Iterator[pa.Table]:
         # Rules can be sent to tasks, but compiled rules cannot: they contain functions of NumPy.

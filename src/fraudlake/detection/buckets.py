@@ -121,7 +121,8 @@ def _by_bucket(rows: pa.RecordBatch, hashes: pa.Array, buckets: int) -> Iterator
     """Yield the rows of each bucket that has any; their ``account`` is the hash."""
     if hashes.null_count:
         has_key = hashes.is_valid()
-        rows, hashes = rows.filter(has_key), hashes.filter(has_key)
+        rows = rows.filter(has_key)
+        hashes = hashes.filter(has_key)
     if not len(hashes):
         return
     rows = rows.set_column(rows.schema.get_field_index("account"), rows.schema.field("account"), hashes)
@@ -186,7 +187,8 @@ def divided(frames: Iterable[pd.DataFrame], schema: pa.Schema) -> tuple[pa.Table
 
 
 def _packed(slices: Sequence[tuple[int, bytes | None]]) -> pa.RecordBatch:
-    numbers, payloads = pa.array([number for number, _ in slices], pa.int32()), [payload for _, payload in slices]
+    numbers = pa.array([number for number, _ in slices], pa.int32())
+    payloads = [payload for _, payload in slices]
     return pa.RecordBatch.from_arrays([numbers, pa.array(payloads, pa.binary())], ["bucket", "payload"])
 
 
@@ -210,7 +212,8 @@ class _ArrowState:
     """Stores an Arrow table as one value of a bucket's state; reads it before it writes, and stores no empty table."""
 
     def __init__(self, handle: StatefulProcessorHandle, name: str, schema: pa.Schema) -> None:
-        self._value, self._schema = handle.getValueState(name, "payload BINARY"), schema
+        self._value = handle.getValueState(name, "payload BINARY")
+        self._schema = schema
         self._is_stored = False
         self._stored: pa.Table | None = None
 
@@ -298,7 +301,10 @@ class BucketProcessor(StatefulProcessor):
 
         Tables of the state whose names are in ``retired`` are removed from the partitions that have rows.
         """
-        self._schemas, self._step, self._change, self._retired = (state, rows), step, change, retired
+        self._schemas = (state, rows)
+        self._step = step
+        self._change = change
+        self._retired = retired
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
@@ -307,7 +313,8 @@ class BucketProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process the payloads that a micro-batch has of one bucket."""
         new, supplements = divided(rows, self._schemas[1])
-        state, output = self._change(key[0], self._state.read(), supplements), None
+        state = self._change(key[0], self._state.read(), supplements)
+        output = None
         if len(new):
             output, state = self._step(key[0], state, new)
         self._state.write(state)
@@ -332,7 +339,9 @@ class TimedBucketProcessor(StatefulProcessor):
         self, state: Mapping[str, pa.Schema], rows: pa.Schema, step: TimedStep, change: Change = unchanged
     ) -> None:
         """``state`` has the schema of each table of the state, ``rows`` is that of the packed and the waiting rows."""
-        self._schemas, self._step, self._change = ({**state, WAITING: rows}, rows), step, change
+        self._schemas = ({**state, WAITING: rows}, rows)
+        self._step = step
+        self._change = change
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""

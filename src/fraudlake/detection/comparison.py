@@ -75,7 +75,8 @@ def _overlapping(spans: Sequence[Span], others: Sequence[Span]) -> int:
 def spans(alerts: DataFrame, number: int) -> DataFrame:
     """Return the spans of rows of ``silver_alerts``, with the number of their rule."""
     times = F.transform("evidence", lambda part: part["timestamp"])
-    begin, end = F.unix_micros(F.array_min(times)).alias("begin"), F.unix_micros("timestamp").alias("end")
+    begin = F.unix_micros(F.array_min(times)).alias("begin")
+    end = F.unix_micros("timestamp").alias("end")
     return alerts.select("account_id", begin, end, F.lit(number).alias("rule"))
 
 
@@ -86,7 +87,8 @@ def overlaps(own: DataFrame, others: Sequence[tuple[RuleVersion, DataFrame]]) ->
     """Return how the alerts of a rule overlap those of each other rule; the work is partitioned by account."""
     if not others:
         return []
-    together, names = spans(own, 0), ("rule", *_COUNTS)
+    together = spans(own, 0)
+    names = ("rule", *_COUNTS)
     for number, (_, of_other) in enumerate(others, start=1):
         together = together.unionByName(spans(of_other, number))
     numbers = range(1, len(others) + 1)
@@ -177,7 +179,7 @@ def _compare_over(
     own = raised(alerts, version).where(truth.condition("to_date(timestamp)", first, last))
     in_range = truth.condition("date", first, last)
     with persisted(seen.where(in_range).select("transaction_id", "date", "label")) as transactions:
-        history = truth.of_rows(transactions)
+        history = truth.count_rows(transactions)
         decided = truth.verdicts_on(lake, in_range, transactions)
         frauds = truth.frauds(decided)
         others = [

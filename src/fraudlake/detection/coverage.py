@@ -60,7 +60,8 @@ def _batches(lake: Lake, checkpoint: Checkpoint, version: RuleVersion) -> Iterat
 def _span(lake: Lake, checkpoint: Checkpoint, first: int, end: int | None, by_time: bool) -> DataFrame:
     """Return the rows that the stream has evaluated from micro-batch ``first`` on, and before micro-batch ``end``."""
     table = tables.SILVER_TRANSACTIONS
-    rows, before = lake.read(table), _read_before(lake, checkpoint, first)
+    rows = lake.read(table)
+    before = _read_before(lake, checkpoint, first)
     after = _read_before(lake, checkpoint, checkpoint.next_batch if end is None else end)
     time = F.unix_micros("timestamp")
     known = None if by_time else after.get("silver_version")

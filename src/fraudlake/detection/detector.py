@@ -97,7 +97,8 @@ def detect(
         np.concatenate([flags[name].to_numpy(), rows[name].to_numpy()])[order] for name in ("account", "time", "amount")
     )
     follows = account[1:] == account[:-1]
-    before, after = {"amount": amount[:-1], "time": time[:-1]}, {"amount": amount[1:], "time": time[1:]}
+    before = {"amount": amount[:-1], "time": time[:-1]}
+    after = {"amount": amount[1:], "time": time[1:]}
     small_by_rule = [np.flatnonzero(follows & rule.is_raised(before, after)) for rule in rules]
     is_last = np.append(~follows, True) if len(account) else np.zeros(0, bool)
     is_small = np.any([rule.is_small(amount) for rule in rules], axis=0)

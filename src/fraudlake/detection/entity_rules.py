@@ -41,7 +41,8 @@ class EntityRules:
 
     def evaluate(self, state: buckets.State, rows: pa.Table, now: int) -> tuple[pa.Table, buckets.State]:
         """Apply all rules to a bucket's rows: see :meth:`Evaluator.evaluate`."""
-        open_flags, needed = state[OPEN_FLAGS], live_rules.STATE.empty_table()
+        open_flags = state[OPEN_FLAGS]
+        needed = live_rules.STATE.empty_table()
         if open_flags.schema.names != self.flags.names:  # there are none
             open_flags = self.flags.empty_table()
         pairs, open_flags = detector.detect(open_flags, rows, [rule for _, rule in self.pairs], now, self._key)
@@ -79,7 +80,8 @@ class EntityRules:
         for number, (version, _) in enumerate(self.pairs):
             is_own = pairs.rule == number
             if is_own.any():
-                small, large = pairs.small[is_own], pairs.large[is_own]
+                small = pairs.small[is_own]
+                large = pairs.large[is_own]
                 alerts = evidence.described_pairs(pairs.candidates, key, small, large, self.entity)
                 described.append(RuleAlerts(version, alerts))
         return described

@@ -90,7 +90,8 @@ class Evaluator:
     def columns(self, may_be_late: bool) -> list[Column]:
         """Select :attr:`rows` from silver, then hashes of keys. Values that the output never needs are sent as null."""
         rules = self.by_entity.values()
-        amount, is_whole = F.col("amount"), any(of_entity.live is not None for of_entity in rules)
+        amount = F.col("amount")
+        is_whole = any(of_entity.live is not None for of_entity in rules)
         of_pairs = (rule.is_small(amount) | rule.is_large(amount) for one in rules for _, rule in one.pairs)
         candidate = functools.reduce(operator.or_, of_pairs, F.lit(is_whole))
         is_labelled = F.lit(may_be_late or is_whole)

@@ -128,7 +128,8 @@ def _texts(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Ent
     last_rows = np.array([alert.rows[-1] for alert in alerts])
     for alert, key in zip(alerts, keys(rows, last_rows, by), strict=True):
         of_alert = [described_rows[row] for row in alert.rows]
-        last, named_rows = of_alert[-1], [*zip(alert.roles, of_alert, strict=True)]
+        last = of_alert[-1]
+        named_rows = [*zip(alert.roles, of_alert, strict=True)]
         evidence = (f'{{"variable": {variables[role]}, {row.json}' for role, row in named_rows)
         parts = [f"{role} {row.text}" for role, row in named_rows]
         described_alerts.append(

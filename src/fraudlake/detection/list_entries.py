@@ -66,7 +66,7 @@ class Entry:
         return {**self.added, "event": "ended", "ends_at": ends_at, "reason": reason, "author": author, "at": at}
 
 
-def of_rows(rows: Iterable[Mapping[str, Any]]) -> list[Entry]:
+def as_entries(rows: Iterable[Mapping[str, Any]]) -> list[Entry]:
     """Read the entries from rows of ``silver_list_entries``, the latest first."""
     entries: dict[str, Entry] = {}
     # An end comes after its entry. Of two that people write at once the earlier one counts, so it comes last.
@@ -121,7 +121,7 @@ def entities_of(rules: RuleSet, name: str, settings: Settings) -> dict[str, Enti
             by_name[ACCOUNT] = THE_ACCOUNT
             continue
         compiled = rule.compile(query_columns(settings.columns), settings.entities)
-        by = rule_entity.of_rule(rule, compiled.partition_by, settings)
+        by = rule_entity.find_entity(rule, compiled.partition_by, settings)
         by_name[by.name] = by
     return by_name
 

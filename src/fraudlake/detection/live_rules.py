@@ -64,7 +64,7 @@ class LiveRules:
         columns = query_columns(settings.columns) if versions else {}
         compiled = [version.rule.compile(columns, settings.entities) for version in versions]
         entities = [
-            rule_entity.of_rule(version.rule, rule.partition_by, settings)
+            rule_entity.find_entity(version.rule, rule.partition_by, settings)
             for version, rule in zip(versions, compiled, strict=True)
         ]
         live = {}
@@ -93,16 +93,20 @@ class LiveRules:
         """
         if not self.versions or (not len(state) and not len(rows)):
             return [], STATE.empty_table()
-        new, before = self._silver(rows), {row["definition"]: row for row in state.to_pylist()}
-        raised, needed = [], []
+        new = self._silver(rows)
+        before = {row["definition"]: row for row in state.to_pylist()}
+        raised = []
+        needed = []
         for version, compiled in zip(self.versions, self._compiled, strict=True):
             definition = version.rule.model_dump_json()
             known = before.get(definition)
             part = new.select([*dict.fromkeys((*evidence.NEEDS, *compiled.columns))])
-            seen, rule_state = 0, ()
+            seen = 0
+            rule_state = ()
             if known is not None:
                 earlier = pa.ipc.open_stream(known["rows"]).read_all()
-                part, seen = pa.concat_tables([earlier, part]), len(earlier)
+                part = pa.concat_tables([earlier, part])
+                seen = len(earlier)
                 rule_state = json.loads(known["open_matches"])
             evaluation = compiled.evaluate(part, seen, rule_state, now)
             if evaluation.alerts:

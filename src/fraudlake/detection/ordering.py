@@ -28,7 +28,9 @@ def row_order(state: pa.Table, rows: pa.Table, by_time: bool = False) -> NDArray
     is_new = np.arange(len(account)) >= len(state)
     order = np.lexsort((is_new, time, account) if by_time else (time, is_new, account))
 
-    a, t, new = account[order], time[order], is_new[order]
+    a = account[order]
+    t = time[order]
+    new = is_new[order]
     tied = (a[1:] == a[:-1]) & (t[1:] == t[:-1]) & new[:-1]
     if tied.any():
         # Few rows are tied, and only these need their source as text, which is slow to decode.
@@ -49,7 +51,8 @@ def clock(rows: pa.Table) -> int:
 def pick(first: pa.Table, second: pa.Table, numbers: NDArray[np.int64]) -> pa.Table:
     """Return rows in the columns of ``first``; ``numbers`` count through ``first``, then ``second``."""
     # Few rows of many are picked, so each table is reduced to its rows before the two are concatenated.
-    in_first, in_second = np.flatnonzero(numbers < len(first)), np.flatnonzero(numbers >= len(first))
+    in_first = np.flatnonzero(numbers < len(first))
+    in_second = np.flatnonzero(numbers >= len(first))
     picked = pa.concat_tables(
         [
             first.take(pa.array(numbers[in_first])),

@@ -103,7 +103,8 @@ class Tally:
 
     def __init__(self) -> None:
         """Begin without alerts."""
-        self._alerts, self._entity = 0, ACCOUNT
+        self._alerts = 0
+        self._entity = ACCOUNT
         self._accounts: set[str] = set()
         self._keys: set[str] = set()
         self._amounts: dict[str, float] = {}
@@ -149,7 +150,9 @@ class _Truth:
         self._detected: set[str] = set()
 
     def add(self, ids: pa.ChunkedArray, truths: pa.ChunkedArray) -> None:
-        alert, named, truth = pc.list_parent_indices(ids), pc.list_flatten(ids), pc.list_flatten(truths)
+        alert = pc.list_parent_indices(ids)
+        named = pc.list_flatten(ids)
+        truth = pc.list_flatten(truths)
         is_fraud = truth.fill_null(False)
         self._known += _distinct(alert.filter(truth.is_valid()))
         self._right += _distinct(alert.filter(is_fraud))
@@ -214,7 +217,8 @@ def _drawn(alerts: pa.Table) -> Iterator[Sample]:
     hashes = (zlib.crc32(name.encode()) for name in alerts["transaction_id"].to_pylist())
     drawn = nsmallest(SAMPLES, ((hash_, number) for number, hash_ in enumerate(hashes)))
     shown = alerts.take(pa.array([number for _, number in drawn], pa.int64()))
-    times, stories = shown["time"].cast(pa.int64()).to_pylist(), map(evidence.story, shown.to_pylist())
+    times = shown["time"].cast(pa.int64()).to_pylist()
+    stories = map(evidence.story, shown.to_pylist())
     return zip((hash_ for hash_, _ in drawn), times, stories, strict=True)
 
 

@@ -57,7 +57,7 @@ def named(rule: AnyRule, settings: Settings) -> Entity:
     return Entity(rule.entity, tuple(column.name for column in key))
 
 
-def of_rule(rule: AnyRule, partition_by: Sequence[str], settings: Settings) -> Entity:
+def find_entity(rule: AnyRule, partition_by: Sequence[str], settings: Settings) -> Entity:
     """Resolve the entity that a rule groups by in a stream: the one that it names, or the one of its PARTITION BY.
 
     A pattern may partition rows by more columns than an entity has. If it has the columns of several entities, the
@@ -80,10 +80,10 @@ def of_rule(rule: AnyRule, partition_by: Sequence[str], settings: Settings) -> E
     return max(within, key=lambda other: len(other.columns))
 
 
-def of_evaluated(rule: AnyRule, partition_by: Sequence[str], settings: Settings) -> Entity:
+def find_entity_or_account(rule: AnyRule, partition_by: Sequence[str], settings: Settings) -> Entity:
     """Resolve the entity that a rule groups by; for a query that no stream can evaluate, return the account."""
     try:
-        return of_rule(rule, partition_by, settings)
+        return find_entity(rule, partition_by, settings)
     except UsageError:
         return THE_ACCOUNT
 

@@ -34,10 +34,10 @@ def read(lake: Lake, change: int | None = None) -> RuleSet:
     """Return the current rule set, or the one after a change; for an empty table, the one that :func:`start` writes."""
     until = "" if change is None else f"WHERE change <= {change}"
     rows = lake.store.query(f"SELECT * FROM {tables.SILVER_RULES.name} {until}", tables.SILVER_RULES).to_pylist()
-    return of_rows(rows, lake.settings)
+    return as_rule_set(rows, lake.settings)
 
 
-def of_rows(rows: list[dict[str, Any]], settings: Settings) -> RuleSet:
+def as_rule_set(rows: list[dict[str, Any]], settings: Settings) -> RuleSet:
     """Build the rule set from rows of ``silver_rules``; without rows, return the one that :func:`start` writes."""
     if not rows:
         return RuleSet.of(settings.rules)
@@ -63,7 +63,7 @@ def start(lake: Lake) -> RuleSet:
     """Return the rule set; if the table is empty, first fill it with the rules of the settings."""
     rows = lake.store.rows(tables.SILVER_RULES).to_pylist()
     if rows:
-        return of_rows(rows, lake.settings)
+        return as_rule_set(rows, lake.settings)
     first = RuleSet.of(lake.settings.rules)
     begun = [_stamped(version, "settings", None) for version in first.versions]
     with suppress(FraudlakeError):  # another process did so first

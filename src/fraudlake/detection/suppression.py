@@ -77,7 +77,7 @@ def _rows_of(lake: Lake, version: int) -> DataFrame:
     return lake.read(table) if added is None else added
 
 
-def of_lake(lake: Lake, rule: str | None = None) -> DataFrame | None:
+def read_entries(lake: Lake, rule: str | None = None) -> DataFrame | None:
     """Return the current entries, of all rules or of one; None if there are none."""
     condition = "true" if rule is None else f"rule = {literal(rule)}"
     return lake.read(tables.SILVER_LIST_ENTRIES) if lake.store.has_rows(tables.SILVER_LIST_ENTRIES, condition) else None

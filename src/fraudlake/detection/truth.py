@@ -24,7 +24,7 @@ def condition(day: str, first: date | None, last: date | None) -> str:
     return " AND ".join(limits) or "true"
 
 
-def of_range(lake: Lake, in_range: str) -> Range:
+def count_range(lake: Lake, in_range: str) -> Range:
     """Summarize silver's rows of a range, which is given as a condition on ``date``."""
     figures = "count(*) AS transactions, min(date) AS first, max(date) AS last, sum(CASE WHEN label THEN 1 ELSE 0 END)"
     (row,) = lake.store.query(
@@ -33,7 +33,7 @@ def of_range(lake: Lake, in_range: str) -> Range:
     return Range(row["transactions"], row["first"], row["last"], row["fraud"] or 0)
 
 
-def of_rows(transactions: DataFrame) -> Range:
+def count_rows(transactions: DataFrame) -> Range:
     """Summarize rows of silver; they have at least ``date`` and ``label``."""
     figures = F.count("*"), F.min("date"), F.max("date"), F.count_if("label")
     return Range(*transactions.agg(*figures).collect()[0])

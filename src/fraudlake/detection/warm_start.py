@@ -59,7 +59,8 @@ def states(
         silver = transactions.since(silver, begin)
     # Read the files here, so that missing ones fail now and not in the tasks of the micro-batch.
     _newest(silver)
-    new, schema = Evaluator.of(settings, added), evaluator.rows
+    new = Evaluator.of(settings, added)
+    schema = evaluator.rows
 
     def evaluate(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
         rows = buckets.unpack(frame["payload"], schema)
@@ -81,7 +82,8 @@ def change(settings: Settings, added: Sequence[RuleVersion], known: Collection[i
 
     ``known`` are the numbers of the entities that had rules before; buckets of other entities have no waiting rows.
     """
-    new, bound = Evaluator.of(settings, added), detector_stream.bound_milliseconds(settings) * 1000
+    new = Evaluator.of(settings, added)
+    bound = detector_stream.bound_milliseconds(settings) * 1000
 
     def warmed(bucket: int, state: buckets.State, supplements: buckets.Supplements) -> buckets.State:
         if _NAMES[0] not in supplements:
@@ -94,7 +96,8 @@ def change(settings: Settings, added: Sequence[RuleVersion], known: Collection[i
             _, begun = new.evaluate(bucket, begun, others, _ready_before(waiting, others, bound))
             state = {**state, buckets.WAITING: waiting}
         # An account has at most one flag, its last transaction, for all rules.
-        flags, accounts = begun[OPEN_FLAGS], state[OPEN_FLAGS]["account"]
+        flags = begun[OPEN_FLAGS]
+        accounts = state[OPEN_FLAGS]["account"]
         flags = flags.filter(pc.invert(pc.is_in(flags["account"], accounts)))
         is_again = pc.is_in(state["rules"]["definition"], begun["rules"]["definition"])
         others = state["rules"].filter(pc.invert(is_again))
@@ -113,7 +116,8 @@ def _divided(waiting: pa.Table, recent: pa.Table) -> tuple[pa.Table, pa.Table]:
     def places(rows: pa.Table) -> list[tuple[str, int]]:
         return [*zip(rows["source"].cast(pa.string()).to_pylist(), rows["position"].to_pylist(), strict=True)]
 
-    wait, known = set(places(waiting)), places(recent)
+    wait = set(places(waiting))
+    known = places(recent)
     is_waiting = pa.array([place in wait for place in known], pa.bool_())
     again = set(known)
     missing = pa.array([place not in again for place in places(waiting)], pa.bool_())

@@ -21,7 +21,9 @@ from fraudlake.text.counts import counted
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
 
-LANDED_FILES, DELIVERED_FILES, ATTACHED_FILES = "landed files", "delivered files", "attached files"
+LANDED_FILES = "landed files"
+DELIVERED_FILES = "delivered files"
+ATTACHED_FILES = "attached files"
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 def scan(lake: Lake, folder: Path, accounts: Sequence[str]) -> tuple[int, list[str]]:
     """Search the lake's files, ``simulate``'s landed files and delivered files; return their number and traces."""
-    search, places, number = traces.Search(accounts), [], 0
-    landing, delivered = Path(landing_folder(lake).path), lake.settings.delivery_folder
+    search = traces.Search(accounts)
+    places = []
+    number = 0
+    landing = Path(landing_folder(lake).path)
+    delivered = lake.settings.delivery_folder
     for file in traces.files([folder, landing, *([Path(delivered)] if delivered else [])]):
         if file.is_relative_to(landing) and not parquet.is_own(str(file)):
             continue

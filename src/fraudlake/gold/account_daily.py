@@ -33,7 +33,8 @@ def account_daily(transactions: DataFrame, alerts: DataFrame, rules: Sequence[Sm
     Returns:
         The columns of ``gold_account_daily``; amounts in account currency.
     """
-    amount, none = F.col("amount"), F.lit(False)
+    amount = F.col("amount")
+    none = F.lit(False)
     small = functools.reduce(operator.or_, (rule.is_small(amount) for rule in rules), none)
     large = functools.reduce(operator.or_, (rule.is_large(amount) for rule in rules), none)
     activity = transactions.groupBy(*KEYS).agg(

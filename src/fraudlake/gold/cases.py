@@ -49,7 +49,8 @@ def cases(alerts: pa.Table, gap: timedelta, length: timedelta) -> pa.Table:
         return GOLD_CASES.schema.empty_table()
     rows = alerts.to_pandas().sort_values(_ORDER, ignore_index=True)
     rows["case"] = _begins(rows, gap, length).cumsum() - 1
-    first, last = rows.drop_duplicates("case"), rows.drop_duplicates("case", keep="last")
+    first = rows.drop_duplicates("case")
+    last = rows.drop_duplicates("case", keep="last")
     payments = rows.drop_duplicates(["case", "transaction_id"])
     amounts = payments["amount"].clip(-MOST_AMOUNT, MOST_AMOUNT)
     number = len(first)
@@ -83,7 +84,8 @@ def _begins(rows: pd.DataFrame, gap: timedelta, length: timedelta) -> np.ndarray
     before = rows.shift()
     is_other = (rows["entity"] != before["entity"]) | (rows["entity_key"] != before["entity_key"])
     begins = (is_other | (rows["timestamp"] - before["timestamp"] > gap)).to_numpy(copy=True)
-    times, longest = rows["timestamp"].dt.tz_localize(None).to_numpy(), np.timedelta64(length)
+    times = rows["timestamp"].dt.tz_localize(None).to_numpy()
+    longest = np.timedelta64(length)
     first = np.flatnonzero(begins)
     end = np.append(first[1:], len(rows))
     is_long = times[end - 1] - times[first] > longest

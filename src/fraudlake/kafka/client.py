@@ -57,7 +57,8 @@ def problem(failure: str) -> str | None:
 
 def with_causes(error: Exception) -> str:
     """Return an exception's text and those of its causes in Java, which Spark Connect leaves out."""
-    texts, cause = [str(error)], getattr(error, "_origin", None)
+    texts = [str(error)]
+    cause = getattr(error, "_origin", None)
     while cause is not None:
         texts.append(str(cause.toString()))
         cause = cause.getCause()

@@ -29,7 +29,8 @@ class Answers:
 
     def __init__(self, most: int) -> None:
         """Cache at most so many bytes."""
-        self._most, self._size = most, 0
+        self._most = most
+        self._size = 0
         self._answers: OrderedDict[str, _Answer] = OrderedDict()
         self._lock = Lock()
 

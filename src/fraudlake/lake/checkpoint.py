@@ -60,14 +60,16 @@ class Checkpoint:
 
     def pending_batch(self) -> int | None:
         """Return the number of the micro-batch that was begun and not committed; None if there is none."""
-        offsets, commits = self._log("offsets"), self._log("commits")
+        offsets = self._log("offsets")
+        commits = self._log("commits")
         begun = int(offsets[-1].name) if offsets else None
         return None if commits and begun == int(commits[-1].name) else begun
 
     @property
     def next_batch(self) -> int:
         """The number of the next micro-batch: one that was begun and not committed, or a new one."""
-        offsets, pending = self._log("offsets"), self.pending_batch()
+        offsets = self._log("offsets")
+        pending = self.pending_batch()
         return pending if pending is not None else int(offsets[-1].name) + 1 if offsets else 0
 
     def version_read(self, batch: int, table: str) -> int | None:
@@ -153,7 +155,8 @@ class Checkpoint:
 
     def _require_whole(self, stateful: bool) -> None:
         """Check that Spark's own files are there and can be read."""
-        offsets, commits = self._log("offsets"), self._log("commits")
+        offsets = self._log("offsets")
+        commits = self._log("commits")
         broken = [file for file in (offsets[-1:] + commits[-1:]) if not _is_readable(file)]
         if not self.is_new and not _is_readable(self.folder / "metadata"):
             broken.append(self.folder / "metadata")

@@ -63,7 +63,8 @@ class Commit:
     def of(cls, entry: Mapping[str, Any]) -> Commit:
         """Convert an entry of Delta's history; its ``timestamp`` is in milliseconds."""
         parameters = entry["operationParameters"] or {}
-        metadata, metrics = entry.get("userMetadata"), entry.get("operationMetrics") or {}
+        metadata = entry.get("userMetadata")
+        metrics = entry.get("operationMetrics") or {}
         return cls(
             entry["version"],
             entry["operation"],

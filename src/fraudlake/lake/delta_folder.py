@@ -57,7 +57,8 @@ def erase_past(folder: Path) -> None:
     table = DeltaTable(folder)
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
     table.create_checkpoint()
-    log, version = folder / "_delta_log", table.version()
+    log = folder / "_delta_log"
+    version = table.version()
     for file in log.iterdir():
         number = file.name.partition(".")[0]
         if not number.isdigit():

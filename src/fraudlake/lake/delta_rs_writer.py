@@ -77,7 +77,10 @@ class DeltaRsWriter(Writer):
         """Write a table."""
         self._folder = folder
         self._compact_every = compact_every or (_COMPACT_EVERY if table.compacts else None)
-        self._delta, self._table, self._spool, self._compact = delta, table, spool, compact
+        self._delta = delta
+        self._table = table
+        self._spool = spool
+        self._compact = compact
 
     def append(
         self,
@@ -263,7 +266,8 @@ def _computed(
         The scratch tables with all rows, during the block; or all rows, if no task has many.
     """
     metadata = delta.metadata()
-    columns, properties = metadata.partition_columns, metadata.configuration
+    columns = metadata.partition_columns
+    properties = metadata.configuration
 
     def written(batches: Iterable[pa.RecordBatch]) -> str:
         scratch = str(folder / uuid.uuid4().hex)

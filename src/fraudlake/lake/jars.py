@@ -53,7 +53,8 @@ def _pinned() -> bytes:
 
 
 def _resolve(configuration: str, wanted: Path) -> None:
-    program, cache = java.require(), wanted.parent
+    program = java.require()
+    cache = wanted.parent
     with tempfile.TemporaryDirectory(dir=cache) as work:
         description = Path(work) / "ivy.xml"
         description.write_bytes(_pinned())

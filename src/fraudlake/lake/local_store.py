@@ -63,9 +63,12 @@ class LocalStore(LakeStore):
         self.root = settings.lake.absolute()
         self.name = str(self.root)
         self._spark = spark
-        self._opened, self._answers = delta_rs_reader.Opened(), Answers(_ANSWERS)
-        self._running, self._standing_in = BoundedSemaphore(_CORES), Lock()
-        self._turn, self._writer = Lock(), 0
+        self._opened = delta_rs_reader.Opened()
+        self._answers = Answers(_ANSWERS)
+        self._running = BoundedSemaphore(_CORES)
+        self._standing_in = Lock()
+        self._turn = Lock()
+        self._writer = 0
         self._written = delta_rs_reader.Opened()
         self._together: dict[Callable[..., Any], Together[Any, Any]] = {}
         self.settings = settings
@@ -197,7 +200,8 @@ class LocalStore(LakeStore):
             FraudlakeError: it has files of rows without a log.
         """
         folder = self.emptied(table)
-        arranged, properties = list(table.partitioned_by), _KEEPS_LOG | dict(table.properties)
+        arranged = list(table.partitioned_by)
+        properties = _KEEPS_LOG | dict(table.properties)
         DeltaTable.create(folder, table.schema, partition_by=arranged, configuration=properties)
 
     def emptied(self, table: Table) -> Path:
@@ -242,7 +246,8 @@ class LocalStore(LakeStore):
         metadata = delta.metadata()
         folders = [file.rpartition("/")[0] for file in delta.file_uris()]
         is_compact = len(folders) == len(set(folders))
-        columns, created = tuple(metadata.partition_columns), metadata.created_time
+        columns = tuple(metadata.partition_columns)
+        created = metadata.created_time
         return Detail(str(metadata.id), columns, (), metadata.configuration, is_compact, created)
 
     def column_types(self, table: Table) -> dict[str, str]:

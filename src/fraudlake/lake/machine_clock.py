@@ -39,7 +39,8 @@ def require(lake: Lake) -> None:
         FraudlakeError: the message says what contradicts the clock, and how to remove rows nevertheless.
     """
     now = datetime.now(UTC)
-    newest, interruption = _newest_transaction(lake, now) or now, _interruption(lake, now)
+    newest = _newest_transaction(lake, now) or now
+    interruption = _interruption(lake, now)
     idle = max(now - newest, interruption[1] - interruption[0] if interruption else timedelta())
     if idle > lake.settings.longest_idle:
         what = f"the newest transaction is of {newest:%Y-%m-%d}"

@@ -53,7 +53,8 @@ def _copy(delta: DeltaTable, folder: Path, files: list[DataFile], scratch: Path)
     if not {file.path for file in files} <= present:
         raise CommitFailedError("another commit has removed a file that was to be rewritten")
     metadata = delta.metadata()
-    columns, properties = metadata.partition_columns, metadata.configuration
+    columns = metadata.partition_columns
+    properties = metadata.configuration
     copy = DeltaTable.create(
         scratch, delta.schema(), partition_by=columns, configuration=properties, raise_if_key_not_exists=False
     )

@@ -36,7 +36,8 @@ def folder() -> Path:
     """
     import pyspark
 
-    pyspark_folder, added_jars = Path(pyspark.__file__).parent, jars.folder()
+    pyspark_folder = Path(pyspark.__file__).parent
+    added_jars = jars.folder()
     log_store = hashlib.sha256(LOG_STORE.read_bytes()).hexdigest()[:8]
     home = added_jars.parent / f"home-{pyspark.__version__}-{added_jars.name.rpartition('-')[2]}-{log_store}"
     if not home.is_dir():
@@ -79,7 +80,8 @@ def java_options() -> list[str]:
     The process does not wait for the draft. The next start uses it as the archive if it is complete. Java ignores an
     archive of another Java.
     """
-    archive, quiet = class_archive(), ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+    archive = class_archive()
+    quiet = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
     is_ours = os.access(archive.parent, os.W_OK)
     for draft in archive.parent.glob(f"{archive.name}.*") if is_ours else ():
         if _is_complete(draft):

@@ -25,7 +25,8 @@ class SparkStore(LakeStore):
     def __init__(self, lake: Lake) -> None:
         """Read and write through a lake's session."""
         self._lake = lake
-        self.settings, self.name = lake.settings, lake.name
+        self.settings = lake.settings
+        self.name = lake.name
 
     def has(self, table: Table) -> bool:
         """Return whether a table exists."""

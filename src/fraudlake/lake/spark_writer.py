@@ -125,7 +125,8 @@ class SparkWriter(Writer):
         if condition and "date" not in self._lake.store.detail(self._table).partition_columns:
             # Delta takes such a condition for partitions only.
             others = self._lake.read(self._table).where(f"NOT coalesce({condition}, false)")
-            rows, condition = others.unionByName(rows, allowMissingColumns=True), ""
+            rows = others.unionByName(rows, allowMissingColumns=True)
+            condition = ""
         present = [field.name for field in rows.schema]
         missing = [column for column in self._table.fields if column.name not in present]
         rows = rows.select("*", *(F.lit(None).cast(column.type).alias(column.name) for column in missing))

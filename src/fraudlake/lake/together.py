@@ -33,7 +33,8 @@ class Together(Generic[Asked, Answer]):
     def __init__(self, answer: Callable[[Sequence[Asked]], list[Answer]]) -> None:
         """Batch calls of a function that returns an answer for each request, in the same order."""
         self._answer = answer
-        self._lock, self._turn = Lock(), Lock()
+        self._lock = Lock()
+        self._turn = Lock()
         self._waiting: list[_Waiting[Asked, Answer]] = []
 
     def __call__(self, asked: Asked) -> Answer:
@@ -51,7 +52,8 @@ class Together(Generic[Asked, Answer]):
 
     def _answer_all(self) -> None:
         with self._lock:
-            waiting, self._waiting = self._waiting, []
+            waiting = self._waiting
+            self._waiting = []
         try:
             answers = self._answer([one.asked for one in waiting])
         except BaseException as error:

@@ -116,7 +116,8 @@ class WorkspaceLake(Lake):
         return self._full_name(table)
 
     def _make(self, table: tables.Table) -> None:
-        name, how = self._full_name(table), layout(table, self.settings.clustering)
+        name = self._full_name(table)
+        how = layout(table, self.settings.clustering)
         self.session.sql(f"CREATE TABLE IF NOT EXISTS {name} {how}")
         self._there.add(table.name)
 

@@ -37,9 +37,7 @@ _EXPLANATION = (
 )
 
 
-def of_predictions(
-    predictions: DataFrame, versions: Sequence[RuleVersion], profiles: Mapping[str, Profile]
-) -> DataFrame:
+def raise_alerts(predictions: DataFrame, versions: Sequence[RuleVersion], profiles: Mapping[str, Profile]) -> DataFrame:
     """Return the alerts that versions of rules raise, in the columns of ``silver_alerts``.
 
     Args:
@@ -93,7 +91,7 @@ def lowest(versions: Sequence[RuleVersion], model: Model) -> float:
     return min((model.threshold(rule.threshold) for _, rule in _of_kind(versions)), default=1.0)
 
 
-def of_days(predictions: DataFrame, lake: Lake, versions: Sequence[RuleVersion]) -> DataFrame:
+def raise_latest(predictions: DataFrame, lake: Lake, versions: Sequence[RuleVersion]) -> DataFrame:
     """Return the alerts of all predictions; if a transaction has several, the stream's prediction counts.
 
     The latest prediction of a backfill counts if the stream made none, or if the backfill replaced the stream's.
@@ -101,7 +99,7 @@ def of_days(predictions: DataFrame, lake: Lake, versions: Sequence[RuleVersion])
     order = F.col("scored_from") == "backfill", F.col("scored_at").desc()
     first = Window.partitionBy("transaction_id").orderBy(*order)
     one_each = predictions.withColumn("_nth", F.row_number().over(first)).where("_nth = 1").drop("_nth")
-    return of_predictions(one_each, versions, published.all_profiles(lake))
+    return raise_alerts(one_each, versions, published.all_profiles(lake))
 
 
 def backtest(lake: Lake, rule: ModelRule, first: date | None, last: date | None) -> tuple[Report, DataFrame]:
@@ -114,9 +112,9 @@ def backtest(lake: Lake, rule: ModelRule, first: date | None, last: date | None)
     silver = lake.read(tables.SILVER_TRANSACTIONS).where(in_range)
     scored = silver.join(predictions.select("transaction_id"), on="transaction_id", how="left_semi")
     decided = truth.verdicts_on(lake, in_range, scored.select("transaction_id"))
-    alerts = comparison.as_evidence(of_days(predictions, lake, RuleSet.of([rule]).versions), silver, decided)
-    entries = suppression.of_lake(lake, rule.name)
-    return without_suppressed(alerts, entries, rule, truth.of_rows(scored), truth.frauds(decided))
+    alerts = comparison.as_evidence(raise_latest(predictions, lake, RuleSet.of([rule]).versions), silver, decided)
+    entries = suppression.read_entries(lake, rule.name)
+    return without_suppressed(alerts, entries, rule, truth.count_rows(scored), truth.frauds(decided))
 
 
 def _of_kind(versions: Sequence[RuleVersion]) -> Iterator[tuple[RuleVersion, ModelRule]]:

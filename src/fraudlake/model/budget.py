@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 Curve = list[tuple[int, float]]
 """Increasing numbers of accounts a day, each with the probability that so many accounts reach on a day."""
 
-_DAY, _HOUR = 86_400_000_000, 3_600_000_000
+_DAY = 86_400_000_000
+_HOUR = 3_600_000_000
 
 
 def curve(rows: Rows, probability: Floats) -> Curve:
@@ -42,7 +43,8 @@ def curve(rows: Rows, probability: Floats) -> Curve:
 
 def _numbers(most: float) -> Iterator[int]:
     """Yield 1, 2 … 99, 100, 110 … 990, 1000, 1100 …, up to the first number that is at least ``most``."""
-    number, step = 1, 1
+    number = 1
+    step = 1
     while True:
         yield number
         if number >= most:

@@ -62,7 +62,8 @@ class Logistic:
 
         if np.isnan(features).any():
             features = _filled(features, _means(features))
-        means, scales = features.mean(axis=0, dtype=float), features.std(axis=0, dtype=float)
+        means = features.mean(axis=0, dtype=float)
+        scales = features.std(axis=0, dtype=float)
         scales[scales == 0] = 1.0
         columns = (features - means) / scales
         share = weights / weights.sum()

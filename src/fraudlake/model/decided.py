@@ -25,7 +25,8 @@ FIELDS = (pa.field("_verdict", pa.bool_()), pa.field("_decided_at", pa.int64()))
 """The columns that are added to a decided transaction: it has a row for each verdict, with its time in microseconds.
 Rows without a verdict are other transactions that Flink calls fraud, if their key has a fraud label that a verdict
 rejects."""
-_ALWAYS, _NEVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_ALWAYS = np.iinfo(np.int64).min
+_NEVER = np.iinfo(np.int64).max
 
 
 def among(rows: pa.Table, verdicts: pa.Table) -> pa.Table:
@@ -36,7 +37,8 @@ def among(rows: pa.Table, verdicts: pa.Table) -> pa.Table:
         verdicts: ``transaction_id, verdict, decided_at`` of verdicts.
     """
     at = pc.index_in(verdicts["transaction_id"], rows["transaction_id"])
-    verdicts, at = verdicts.filter(at.is_valid()), at.drop_null()
+    verdicts = verdicts.filter(at.is_valid())
+    at = at.drop_null()
     decided_at = verdicts["decided_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
     verdict = verdicts["verdict"].fill_null(False)  # a withdrawn verdict counts as not fraud
     decided = rows.take(at).append_column(FIELDS[0], verdict).append_column(FIELDS[1], decided_at)
@@ -89,7 +91,8 @@ class Decided:
         decided_at = decided["_decided_at"].fill_null(0).to_numpy()
         order = np.lexsort((verdict, decided_at, named))
         self.order = order
-        self.verdict, self.has_verdict = verdict[order], has_verdict[order]
+        self.verdict = verdict[order]
+        self.has_verdict = has_verdict[order]
         self.label, self.has_label = (values[order] for values in _of(decided["label"]))
         self._account, self.time = (decided[name].to_numpy()[order] for name in ("account", "time"))
         is_first = np.diff(named[order], prepend=-1) != 0
@@ -97,7 +100,8 @@ class Decided:
         self._since = np.where(self.has_verdict, decided_at[order], _NEVER)
         self._until = np.append(np.where(is_first[1:], _NEVER, self._since[1:]), np.full(min(len(order), 1), _NEVER))
 
-        self._rows, self._at = len(time), np.unique(time)
+        self._rows = len(time)
+        self._at = np.unique(time)
         keys = np.unique(account)
         self._ranks = Ranks(np.arange(len(self._at)))
         self._rank = self._ranks.of(np.searchsorted(keys, account), np.searchsorted(self._at, time))

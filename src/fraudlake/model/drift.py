@@ -96,7 +96,7 @@ def drift(predictions: DataFrame, profiles: dict[str, Profile]) -> pa.Table:
     return _indexes([(row["date"], row["model_version"], row["feature"], row["bins"]) for row in counted], profiles)
 
 
-def of_group(predictions: pa.Table, profile: Profile) -> pa.Table:
+def measure_group(predictions: pa.Table, profile: Profile) -> pa.Table:
     """Compute the rows of :func:`drift` for one day and version in this process."""
     day, version = (predictions[name][0].as_py() for name in ("date", "model_version"))
     counted = (

@@ -126,7 +126,8 @@ class Plan:
     def measures(self, feature: DeclaredFeature) -> tuple[_Measure, ...]:
         """Return the measures from which a feature is computed."""
         column = None if feature.column is None else self.column_of(feature)
-        where, aggregate = feature.where, feature.aggregate
+        where = feature.where
+        aggregate = feature.aggregate
         known, fraud = self._labels
         match aggregate:
             case "count":
@@ -270,7 +271,9 @@ class _Rows:
     """New rows, in the order of their keys and times, and their contributions to tiles."""
 
     def __init__(self, rows: pa.Table, order: NDArray[np.int64], plan: Plan) -> None:
-        self._rows, self._order, self._plan = rows, order, plan
+        self._rows = rows
+        self._order = order
+        self._plan = plan
         self._masks: dict[tuple[str | None, str], NDArray[np.bool_]] = {}
         self._numbers: dict[str, tuple[NDArray[np.float64], NDArray[np.bool_]]] = {}
 
@@ -483,7 +486,7 @@ def _nullable(values: NDArray[np.float64]) -> pa.Array:
     return pa.array(values, pa.float64(), mask=np.isnan(values))
 
 
-def of_table(silver: pa.Table, settings: Settings, verdicts: pa.Table) -> pa.Table:
+def compute_table(silver: pa.Table, settings: Settings, verdicts: pa.Table) -> pa.Table:
     """Compute the declared features of a whole table in this process.
 
     Args:
@@ -537,5 +540,6 @@ def plans(settings: Settings) -> dict[str, Plan]:
     by_entity: dict[str, list[DeclaredFeature]] = {}
     for feature in settings.features:
         by_entity.setdefault(feature.entity, []).append(feature)
-    known_after, are_chargebacks = settings.known_after, settings.are_chargebacks
+    known_after = settings.known_after
+    are_chargebacks = settings.are_chargebacks
     return {entity: Plan(tuple(of), settings.columns, known_after, are_chargebacks) for entity, of in by_entity.items()}

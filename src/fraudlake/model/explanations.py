@@ -49,7 +49,8 @@ def reasons(
 
     def sentence(row: int, at: int) -> str:
         name = names[at]
-        template, form = sentences[name], forms[name]
+        template = sentences[name]
+        form = forms[name]
         if name in texts:
             return template.replace(form, texts[name][row] or "missing")
         return f"{template.replace(form, _number(features[row, at], form))} (usually {_number(medians[name], form)})"

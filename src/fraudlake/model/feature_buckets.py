@@ -104,8 +104,10 @@ class FeatureBuckets:
     def step(self, bucket: int, state: buckets.State, rows: pa.Table) -> tuple[pa.Table, buckets.State]:
         """Compute a bucket's part of the features of its rows, and its new state."""
         entity = self.entities[buckets.entity_of(bucket, self.bucket_count)]
-        memory, after = state.get(features.STATE, features.MEMORY.empty_table()), {}
-        computed, plan = rows, self.plans.get(entity.name)
+        memory = state.get(features.STATE, features.MEMORY.empty_table())
+        after = {}
+        computed = rows
+        plan = self.plans.get(entity.name)
         verdicts = state.get(DECIDED)
         if verdicts is not None:
             verdicts = after[DECIDED] = self._decided(verdicts, rows, plan)

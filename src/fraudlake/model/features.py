@@ -81,7 +81,8 @@ def compute(memory: pa.Table, rows: pa.Table, is_ordered: bool = True) -> tuple[
     if is_ordered:
         given = rows.take(pa.array(number))
     else:
-        given, place = rows, np.empty(len(number), np.int64)
+        given = rows
+        place = np.empty(len(number), np.int64)
         place[number] = np.arange(len(number))
         columns = {name: values[place] for name, values in columns.items()}
     columns |= {name: given[name] for name in ("transaction_id", "account_id", "label", "source", "position")}
@@ -119,11 +120,13 @@ def _begins(table: dict[str, NDArray[Any]], is_new: NDArray[np.bool_]) -> NDArra
 
 def _features(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
     """Compute :data:`NAMES` of transactions that are sorted by account and time."""
-    time, amount = table["time"], table["amount"]
+    time = table["time"]
+    amount = table["amount"]
     gap = np.diff(time, prepend=0) / 1e6
     first = np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0))
     row = np.arange(len(begins))
-    second, run = time // 1_000_000, np.cumsum(begins)
+    second = time // 1_000_000
+    run = np.cumsum(begins)
     ranks = Ranks(second)
     rank = ranks.of(run, second)
     spans = {}
@@ -131,7 +134,8 @@ def _features(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_]) -> dict
         opens = (second // size - tiles + 1) * size
         spans[size, tiles] = Spans(np.searchsorted(rank, ranks.of(run, opens)), row)
     # The usual value is the mean of all transactions so far with the current one, so an account's first one is usual.
-    own, so_far = _summands(time, amount), Spans(first, row)
+    own = _summands(time, amount)
+    so_far = Spans(first, row)
     usual = {name: windows.total(table[name], so_far) + own[name] for name in ("count", "logs", "east", "north")}
 
     def values(feature: Feature) -> Any:

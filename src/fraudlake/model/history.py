@@ -131,7 +131,8 @@ class History:
                 this are left out, even those with verdicts.
         """
         label = self._label(by, delay)
-        rows, known = self.table.filter(label.is_valid()), label.drop_null()
+        rows = self.table.filter(label.is_valid())
+        known = label.drop_null()
         chosen = self._rows(rows, known.to_numpy(zero_copy_only=False).astype(float))
         return replace(chosen, weights=chosen.weights * rows[STANDS_FOR].to_numpy()) if is_weighted else chosen
 
@@ -203,7 +204,9 @@ class History:
         return from_micros(time.min()), from_micros(time.max())
 
 
-def of(silver: pa.Table, given: pa.Table, settings: Settings, stand_for: Mapping[str, float] | None = None) -> History:
+def select_history(
+    silver: pa.Table, given: pa.Table, settings: Settings, stand_for: Mapping[str, float] | None = None
+) -> History:
     """Compute the features of a history in this process; each row counts once.
 
     Args:
@@ -225,7 +228,7 @@ def of(silver: pa.Table, given: pa.Table, settings: Settings, stand_for: Mapping
         rows = rows.append_column(STANDS_FOR, pa.array(weights, pa.float64()).take(at))
         further = (*_FURTHER, pa.field(STANDS_FOR, pa.float64()))
     schema = _schema(settings, further)
-    table = lake_features.of_table(rows, further, _choice(schema), schema, settings, given)
+    table = lake_features.compute_table(rows, further, _choice(schema), schema, settings, given)
     return History(table, features.names(settings))
 
 
@@ -252,7 +255,7 @@ def sample_of(silver: DataFrame, given: DataFrame, share: float, settings: Setti
     # Rows stay packed as arrays: converting them to Spark's rows and back takes as long as computing them.
     schema = _schema(settings)
     seen = lake_features.verdicts_of(silver, given, settings)
-    payloads = lake_features.of_history(weighed, settings, _FURTHER, _choice(schema), seen)
+    payloads = lake_features.compute_history(weighed, settings, _FURTHER, _choice(schema), seen)
     return History(buckets.unpack(payloads.toArrow()["payload"].to_pylist(), schema), features.names(settings))
 
 

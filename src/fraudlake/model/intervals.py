@@ -34,7 +34,7 @@ class Estimate(NamedTuple):
         return isfinite(self.high)
 
 
-def of_sum(weights: Floats, largest: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def estimate_sum(weights: Floats, largest: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Return the interval of the sum of the weights of sampled units, whose numbers are Poisson counts.
 
     Args:
@@ -46,13 +46,15 @@ def of_sum(weights: Floats, largest: float, confidence: float = CONFIDENCE) -> t
     from scipy.special import gammaincinv
 
     tail = (1 - confidence) / 2
-    sum_, square = float(weights.sum()), float((weights**2).sum())
+    sum_ = float(weights.sum())
+    square = float((weights**2).sum())
     low = square / sum_ * float(gammaincinv(sum_**2 / square, tail)) if sum_ else 0.0
-    sum_, square = sum_ + largest, square + largest**2
+    sum_ = sum_ + largest
+    square = square + largest**2
     return low, square / sum_ * float(gammaincinv(sum_**2 / square, 1 - tail)) if sum_ else 0.0
 
 
-def of_share(
+def estimate_share(
     hits: Floats, others: Floats, known_hits: float, known_others: float, largest: float
 ) -> tuple[float, float]:
     """Return the interval of the share of hits among units that were drawn and units that are known anyway.
@@ -67,7 +69,7 @@ def of_share(
         largest: the largest weight that a drawn unit could have.
     """
     confidence = (1 + CONFIDENCE) / 2
-    fewest_hits, most_hits = (known_hits + limit for limit in of_sum(hits, largest, confidence))
-    fewest_others, most_others = (known_others + limit for limit in of_sum(others, largest, confidence))
+    fewest_hits, most_hits = (known_hits + limit for limit in estimate_sum(hits, largest, confidence))
+    fewest_others, most_others = (known_others + limit for limit in estimate_sum(others, largest, confidence))
     low = fewest_hits / (fewest_hits + most_others) if fewest_hits else 0.0
     return low, most_hits / (most_hits + fewest_others) if most_hits else 1.0

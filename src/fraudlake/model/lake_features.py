@@ -31,7 +31,7 @@ _PART_ROWS = 250_000
 """The approximate number of rows whose features are computed at once in this process."""
 
 
-def of_history(
+def compute_history(
     silver: DataFrame,
     settings: Settings,
     extra: Sequence[pa.Field] = (),
@@ -64,7 +64,7 @@ def of_history(
     return bucketed.joined(packed.groupBy("bucket").applyInPandas(parts, bucketed.output), select)
 
 
-def of_table(
+def compute_table(
     silver: pa.Table,
     extra: Sequence[pa.Field],
     select: Callable[[pa.Table], pa.Table],
@@ -72,7 +72,7 @@ def of_table(
     settings: Settings,
     verdicts: pa.Table,
 ) -> pa.Table:
-    """Compute the features of a whole table in this process; the result equals that of :func:`of_history` bit for bit.
+    """Compute the features of a whole table in this process, bit for bit as :func:`compute_history` does.
 
     Spark takes longer to start and to compile than to compute the features of a million rows.
 
@@ -87,7 +87,7 @@ def of_table(
     Returns:
         The rows that ``select`` returned, by account in the order of their ids, and by time.
     """
-    declared = entity_features.of_table(silver, settings, verdicts)
+    declared = entity_features.compute_table(silver, settings, verdicts)
     for name in declared.column_names:
         silver = silver.append_column(name, declared[name])
     extra = (*extra, *declared.schema)
@@ -131,8 +131,8 @@ class Changes:
         return self.is_whole or self.verdicts is not None
 
 
-def of_stream(silver: DataFrame, settings: Settings, changes: Changes | None = None) -> DataFrame:
-    """Compute the features of a stream, micro-batch by micro-batch; packed as :func:`of_history` packs them.
+def compute_stream(silver: DataFrame, settings: Settings, changes: Changes | None = None) -> DataFrame:
+    """Compute the features of a stream, micro-batch by micro-batch; packed as :func:`compute_history` packs them.
 
     A row that arrives after a later transaction of its account sees the transactions before it, as far as the tiles
     distinguish them. The features of the later transaction are not recomputed.
@@ -142,8 +142,10 @@ def of_stream(silver: DataFrame, settings: Settings, changes: Changes | None = N
         settings: the settings of the lake.
         changes: how the state changes in the next micro-batch; with changes, the stream is for that micro-batch only.
     """
-    bucketed, given = FeatureBuckets.from_settings(settings), changes or Changes()
-    is_forgetting, is_whole = given.forget is not None, given.is_whole
+    bucketed = FeatureBuckets.from_settings(settings)
+    given = changes or Changes()
+    is_forgetting = given.forget is not None
+    is_whole = given.is_whole
 
     def step(bucket: int, state: buckets.State, rows: pa.Table) -> tuple[pa.Table, buckets.State]:
         computed, after = bucketed.step(bucket, state, rows)

@@ -63,9 +63,9 @@ class LabelledScores:
         return replace(highest, fraud=np.isin(highest.accounts, self.accounts[self.fraud]))
 
 
-def all_of(rows: LabelledScores, budget: Budget) -> dict[str, float]:
-    """Return :func:`metrics_of` and :func:`of_budget` of transactions."""
-    return metrics_of(rows.fraud, rows.predicted, rows.scores, rows.weights) | of_budget(rows, budget)
+def measure_all(rows: LabelledScores, budget: Budget) -> dict[str, float]:
+    """Return :func:`metrics_of` and :func:`measure_budget` of transactions."""
+    return metrics_of(rows.fraud, rows.predicted, rows.scores, rows.weights) | measure_budget(rows, budget)
 
 
 def metrics_of(fraud: Flags, predicted: Flags, scores: Floats, weights: Floats | None = None) -> dict[str, float]:
@@ -121,12 +121,12 @@ def estimated(rows: LabelledScores) -> dict[str, Estimate]:
             known.append(float((part & ~is_drawn).sum()))
         hits, others = (number + float(sums.sum()) for number, sums in zip(known, drawn, strict=True))
         if hits + others:
-            low, high = intervals.of_share(drawn[0], drawn[1], known[0], known[1], largest)
+            low, high = intervals.estimate_share(drawn[0], drawn[1], known[0], known[1], largest)
             estimates[name] = Estimate(hits / (hits + others), low, high)
     return estimates
 
 
-def of_budget(rows: LabelledScores, budget: Budget) -> dict[str, float]:
+def measure_budget(rows: LabelledScores, budget: Budget) -> dict[str, float]:
     """Return the metrics of a team that reviews a fixed number of alerts a day; undefined metrics are left out.
 
     ``precision_at_budget`` and ``recall_at_budget`` are those of the transactions with the highest scores of each day,

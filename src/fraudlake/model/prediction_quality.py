@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.bronze import literals
-from fraudlake.model.metrics import Budget, LabelledScores, all_of
+from fraudlake.model.metrics import Budget, LabelledScores, measure_all
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -48,7 +48,7 @@ def prediction_quality(
             come from :data:`JUDGES` instead.
 
     Returns:
-        The columns of ``gold_prediction_quality``: :func:`metrics.all_of` for the predictions with a known label.
+        The columns of ``gold_prediction_quality``: :func:`metrics.measure_all` for the predictions with a known label.
     """
     known, *others = (
         with_labels(predictions, verdicts, judge, genuine_until)
@@ -62,7 +62,7 @@ def prediction_quality(
     return known.groupBy(*KEYS).applyInArrow(lambda rows: _figures(rows, budget), columns)
 
 
-def of_group(
+def measure_group(
     predictions: pa.Table, verdicts: pa.Table, budget: Budget = _DEFAULT, genuine_until: datetime | None = None
 ) -> pa.Table:
     """Compute the rows of :func:`prediction_quality` for one day and version in this process.
@@ -114,9 +114,10 @@ def _figures(rows: pa.Table, budget: Budget) -> pa.Table:
     fraud, predicted, scores, amounts = (
         rows[name].to_numpy() for name in ("label", "prediction", "probability", "amount")
     )
-    days, weights = np.zeros(len(rows), np.int64), np.ones(len(rows))
+    days = np.zeros(len(rows), np.int64)
+    weights = np.ones(len(rows))
     labelled = LabelledScores(fraud, predicted, scores, amounts, accounts, days, weights)
     keys = {name: rows[name][0].as_py() for name in KEYS}
-    row = keys | {"alert_budget": budget.alerts} | all_of(labelled, budget)
+    row = keys | {"alert_budget": budget.alerts} | measure_all(labelled, budget)
     schema = tables.GOLD_PREDICTION_QUALITY.schema
     return pa.table([pa.array([row.get(field.name)]).cast(field.type) for field in schema], schema)

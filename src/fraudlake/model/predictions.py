@@ -45,7 +45,8 @@ def scorer(
     Raises:
         FraudlakeError: the threshold is a budget, and the version has no budget curve.
     """
-    stored, threshold = model.stored, model.threshold(wanted)
+    stored = model.stored
+    threshold = model.threshold(wanted)
     schema = tables.with_declared(tables.GOLD_FRAUD_PREDICTIONS, {}, declared).schema
     sentences = {feature.name: feature.sentence for feature in (*OWN, *(feature for feature, _ in declared))}
     medians = {name: float(shape["median"]) for name, shape in model.profile["shapes"].items()}

@@ -22,7 +22,8 @@ def compared(
     If the metric is the area under PR, precision and recall at the budget must not be lower, either: a lead among
     scores that nobody reviews does not count. An undefined metric counts as 0.
     """
-    metric, margin = settings.promotion_metric, settings.promotion_margin
+    metric = settings.promotion_metric
+    margin = settings.promotion_margin
 
     def values(name: str) -> tuple[float, float]:
         return old_figures.get(name, 0.0), new_figures.get(name, 0.0)

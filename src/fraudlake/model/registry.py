@@ -31,12 +31,16 @@ if TYPE_CHECKING:
     from fraudlake.model.drift import Profile
     from fraudlake.model.store import ModelStore
 
-CHAMPION, CHALLENGER = "champion", "challenger"
+CHAMPION = "champion"
+CHALLENGER = "challenger"
 LABELLED_BY = "labelled_by"
 """The parameter of a run with the source of its labels."""
-AREA, BASELINE = "area_under_pr", "baseline_"
+AREA = "area_under_pr"
+BASELINE = "baseline_"
 """The metric by which versions are compared, and the prefix of the baseline's metrics."""
-_TRAINED_ON, _TESTED_FROM, _REPLACED = "trained_on", "tested_from", "replaced"
+_TRAINED_ON = "trained_on"
+_TESTED_FROM = "tested_from"
+_REPLACED = "replaced"
 _PROFILE = "profile"
 _EVALUATED = "evaluated.json"
 _LOADER = Path(classifier.__file__).stem
@@ -133,9 +137,13 @@ class Registry:
         log_only_errors()
         mlflow.set_tracking_uri(store.tracking)
         mlflow.set_registry_uri(store.registry)
-        self._mlflow, self._client = mlflow, mlflow.MlflowClient()
-        self._uri, self._name, self._experiment = store.tracking, name, experiment
-        self._artifacts, self._computed = store.artifacts, computed
+        self._mlflow = mlflow
+        self._client = mlflow.MlflowClient()
+        self._uri = store.tracking
+        self._name = name
+        self._experiment = experiment
+        self._artifacts = store.artifacts
+        self._computed = computed
         self._files = store.artifacts or store.tracking
 
     @classmethod
@@ -231,7 +239,8 @@ class Registry:
 
     def promote(self, number: str) -> Version:
         """Make a version the champion, and record which version it replaced."""
-        before, promoted = self.champion(), self.version(number)
+        before = self.champion()
+        promoted = self.version(number)
         with self._store():
             if before is not None and before.number != number:
                 self._client.set_model_version_tag(self._name, number, _REPLACED, before.number)
@@ -271,7 +280,8 @@ class Registry:
             OutdatedModelError: fraudlake did not train it, or it needs features that the lake does not have.
             FraudlakeError: its files cannot be read.
         """
-        uri, what = f"models:/{self._name}/{number}", f"version {number} of model '{self._name}'"
+        uri = f"models:/{self._name}/{number}"
+        what = f"version {number} of model '{self._name}'"
         self.version(number)
         try:
             with contextlib.redirect_stderr(io.StringIO()):

@@ -16,7 +16,7 @@ import numpy as np
 from fraudlake.errors import FraudlakeError
 from fraudlake.model import budget, history
 from fraudlake.model.classifier import Classifier, Encoding, Logistic, Trees
-from fraudlake.model.metrics import Budget, LabelledScores, all_of, area_under_pr
+from fraudlake.model.metrics import Budget, LabelledScores, area_under_pr, measure_all
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -158,7 +158,8 @@ def search(labelled: Rows, cut: Split, algorithm: str, progress: Progress = lamb
     The chosen candidate is the :func:`simplest` of those that are as good as the best. It is fitted once more on all
     rows, since the latest rows are the most informative. Its calibration stays, as no rows are left for a new one.
     """
-    first, second = labelled.between(None, cut.validated_from), labelled.between(cut.validated_from, cut.tested_from)
+    first = labelled.between(None, cut.validated_from)
+    second = labelled.between(cut.validated_from, cut.tested_from)
     encodings = {
         name: Encoding.fit(texts, first.features[:, first.names.index(name)].astype(int), first.fraud, first.weights)
         for name, texts in first.texts.items()
@@ -199,8 +200,8 @@ def simplest(areas: list[float], frauds: int) -> int:
 
 
 def metrics(classifier: Classifier, rows: Rows, settings: Settings) -> dict[str, float]:
-    """Compute the metrics of a classifier on rows: :func:`metrics.all_of`."""
-    return all_of(scored(classifier, rows, settings), Budget(settings.alert_budget, settings.alert_cost))
+    """Compute the metrics of a classifier on rows: :func:`metrics.measure_all`."""
+    return measure_all(scored(classifier, rows, settings), Budget(settings.alert_budget, settings.alert_cost))
 
 
 def scored(classifier: Classifier, rows: Rows, settings: Settings) -> LabelledScores:

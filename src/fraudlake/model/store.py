@@ -54,7 +54,8 @@ def model_store(lake: Lake) -> ModelStore:
     """
     if lake.models is None:
         return WORKSPACE
-    file, artifacts = _file(lake.models), (lake.models / "artifacts").as_uri()
+    file = _file(lake.models)
+    artifacts = (lake.models / "artifacts").as_uri()
     with _failing(lake.models):
         lake.models.mkdir(exist_ok=True)
         _make(file)

@@ -108,7 +108,8 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
     Raises:
         FraudlakeError: there are too few labels to learn from, or the store cannot be reached.
     """
-    settings, registry = lake.settings, Registry.of(lake)
+    settings = lake.settings
+    registry = Registry.of(lake)
     with lake.exclusive("train"):
         trained_on: dict[str, Any] = {
             **{name: lake.store.data_version(table) for name, table in _VERSIONS.items()},
@@ -163,7 +164,8 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
 
 def _left_out(lake: Lake, past: History, by: history.Labels) -> list[str]:
     """Describe the labels and verdicts that are not known yet, and frauds that are known too late."""
-    sentences, settings = [], lake.settings
+    sentences = []
+    settings = lake.settings
     delay = settings.genuine_after if by == "chargebacks" else settings.label_delay
     late = past.late_labels(by, delay)
     if late and by == "flink":
@@ -174,7 +176,8 @@ def _left_out(lake: Lake, past: History, by: history.Labels) -> list[str]:
         sentences.append(f"{counted(late, 'transaction')} left out, {age}: of these only frauds would be known")
     if by == "chargebacks":
         sentences += _late_frauds(past, delay)
-    columns, now = "count(*) AS verdicts, min(decided_at) AS first", datetime.now(UTC)
+    columns = "count(*) AS verdicts, min(decided_at) AS first"
+    now = datetime.now(UTC)
     (future,) = lake.store.query(
         f"SELECT {columns} FROM {tables.SILVER_VERDICTS.name} WHERE decided_at > {sql_text.value(now)}",
         tables.SILVER_VERDICTS,
@@ -208,7 +211,8 @@ def unless_changed(lake: Lake) -> Outcome | None:
         return None
     changes = []
     for name, table in _VERSIONS.items():
-        new, rows = _new_rows(lake, table, latest.trained_on.get(name)), lake.store.count(table)
+        new = _new_rows(lake, table, latest.trained_on.get(name))
+        rows = lake.store.count(table)
         if table == tables.SILVER_VERDICTS and (lake.settings.labels == "flink" or rows < _LEAST_VERDICTS):
             continue
         if new is None or new >= lake.settings.retrain_share * (rows - new):
@@ -290,7 +294,8 @@ def compare(lake: Lake, number: str | None = None, stand_for: Mapping[str, float
     """
     if not has_models(lake):
         raise FraudlakeError("there is no model to compare: run 'fraudlake train' first")
-    settings, registry = lake.settings, Registry.of(lake)
+    settings = lake.settings
+    registry = Registry.of(lake)
     champion = registry.required_champion()
     challenger = registry.version(number) if number else registry.challenger()
     if challenger is None or challenger.number == champion.number:
@@ -306,7 +311,8 @@ def compare(lake: Lake, number: str | None = None, stand_for: Mapping[str, float
     if by == "verdicts" and past.knows_weights:
         rows = past.labelled("verdicts", is_weighted=True).between(since, None)
         weighted = {number: estimated(search.scored(one, rows, settings)) for number, one in evaluated.items()}
-    old, new = champion.number, challenger.number
+    old = champion.number
+    new = challenger.number
     is_better, reason = promotion.compared(old, metrics[old], new, metrics[new], settings)
     weaknesses = _weaknesses(challenger, champion)
     is_better &= challenger.weakness is None
@@ -360,7 +366,8 @@ def _promoted(lake: Lake, registry: Registry, number: str) -> Version:
 
 def history_of(lake: Lake, stand_for: Mapping[str, float] | None = None) -> History:
     """Load the history into this process; of a long history, load all fraud and a sample of the rest."""
-    rows, most = lake.store.count(tables.SILVER_TRANSACTIONS), lake.settings.max_training_rows
+    rows = lake.store.count(tables.SILVER_TRANSACTIONS)
+    most = lake.settings.max_training_rows
     now = datetime.now(UTC)
     if rows > most:
         decided = lake.read(tables.SILVER_VERDICTS).where(F.col("decided_at") <= literals.instant(now))
@@ -372,7 +379,7 @@ def history_of(lake: Lake, stand_for: Mapping[str, float] | None = None) -> Hist
         f"SELECT {', '.join(history.columns_read(lake.settings))} FROM {tables.SILVER_TRANSACTIONS.name}",
         tables.SILVER_TRANSACTIONS,
     )
-    return history.of(rows_read, decided, lake.settings, stand_for)
+    return history.select_history(rows_read, decided, lake.settings, stand_for)
 
 
 def _profile(past: History, fitted: search.Fitted, scored: Rows, cut: search.Split) -> drift.Profile:

@@ -28,7 +28,8 @@ from fraudlake.settings.disputes import IDS, NAMES, PAYMENT, REFERENCE, Format
 from fraudlake.sources import landing
 from fraudlake.text import text_file
 
-_FRAUD, _GENUINE = ("true", "1", "yes", "fraud"), ("false", "0", "no", "ok", "genuine")
+_FRAUD = ("true", "1", "yes", "fraud")
+_GENUINE = ("false", "0", "no", "ok", "genuine")
 _QUOTED = re.compile(r'"[^"]*"')
 _HEAD = 100_000
 """The number of characters within which the header must end."""
@@ -134,13 +135,16 @@ def _files(file: Path) -> list[Path]:
 def _parquet(file: Path, largest_value: int) -> _Raw:
     if not (files := _files(file)):
         raise UsageError(f"{file}: is a folder without files: name one file, or a folder of parquet files")
-    parts, size, number = [], 0, 1
+    parts = []
+    size = 0
+    number = 1
     for one in files:
         for batch in parquet.measured(str(one), largest_value, number):
             _require_once(file, batch.schema.names)
             part = pa.table([*map(_plain, batch.columns)], batch.schema.names)
             parts.append(part)
-            number, size = number + len(part), size + part.nbytes
+            number = number + len(part)
+            size = size + part.nbytes
             if size > _MOST_BYTES:
                 raise TooLargeError(f"its rows have more than {_MOST_BYTES >> 20:,} MiB: load it in smaller files")
     rows = pa.concat_tables(parts or [pq.read_schema(files[0]).empty_table()], promote_options="permissive")

@@ -156,7 +156,8 @@ def _lacking(new: pa.Table, known: pa.Table) -> pa.Table:
         new: ``transaction_id``, ``decided_at``, ``verdict``, ``analyst`` and other columns.
         known: the same four of all verdicts on these transactions.
     """
-    keys, known = _in_microseconds(new), _in_microseconds(known)
+    keys = _in_microseconds(new)
+    known = _in_microseconds(known)
     instants = keys.group_by(_INSTANT).aggregate([([], "count_all")])
     repeated = instants.filter(pc.greater(instants["count_all"], 1)).select(_INSTANT)
     shared = pa.concat_tables([repeated, known.select(_INSTANT)]).group_by(_INSTANT).aggregate([])
@@ -181,7 +182,8 @@ def _untied(tied: pa.Table, known: pa.Table) -> tuple[list[int], list[bool]]:
     for transaction, decided_at, *verdict in _tuples(known):
         there[transaction, decided_at].add(tuple(verdict))
     last: dict[tuple[str, int], int] = {}
-    times, is_new = [], []
+    times = []
+    is_new = []
     for transaction, decided_at, *verdict in _tuples(tied):
         time = last.get((transaction, decided_at), decided_at)
         while tuple(verdict) not in there[transaction, time] and (transaction, time + 1) in there:

@@ -73,7 +73,8 @@ class Watcher:
 
     def __init__(self, lake: Lake, alerts: int) -> None:
         """Watch a lake, and show at most ``alerts`` of its alerts."""
-        self._lake, self._limit = lake, alerts
+        self._lake = lake
+        self._limit = alerts
         self._histories: dict[str, tuple[int, list[Commit]]] = {}
         self._alerts: tuple[int, list[dict[str, Any]]] = (-1, [])
 
@@ -87,9 +88,11 @@ class Watcher:
         latest = done[0] if done else None
         if checkpoint.step in _INGESTED:
             recent = [commit for commit in self._history(_INGESTED[checkpoint.step]) if commit.at >= now - WINDOW]
-            read, unread = _rows(new_rows(recent, 0)), []
+            read = _rows(new_rows(recent, 0))
+            unread = []
         else:
-            read, unread = self._read(checkpoint, done, now - WINDOW), self._unread(checkpoint)
+            read = self._read(checkpoint, done, now - WINDOW)
+            unread = self._unread(checkpoint)
         counts_files = checkpoint.step == "ingest" and not self._lake.is_in_workspace
         landed = file_source.landed(self._lake) if counts_files else None
         return StreamActivity(
@@ -151,7 +154,8 @@ class Watcher:
 
 def _batches(checkpoint: Checkpoint, since: datetime) -> tuple[Batch | None, list[Batch]]:
     """Return the uncommitted micro-batch, and those committed since a time and the one before, the latest first."""
-    pending, done = None, []
+    pending = None
+    done = []
     for batch in checkpoint.latest_batches():
         if batch.committed_at is None:
             pending = batch

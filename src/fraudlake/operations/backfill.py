@@ -41,7 +41,7 @@ def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> 
         dates = [row["date"] for row in known.where(in_range).select("date").distinct().collect()]
         if dates:
             verdicts = lake_features.verdicts_of(known, lake.read(tables.SILVER_VERDICTS), lake.settings)
-            payloads = lake_features.of_history(known, lake.settings, decided_rows=verdicts)
+            payloads = lake_features.compute_history(known, lake.settings, decided_rows=verdicts)
             computed = lake_features.unpacked(payloads, lake.settings).where(in_range)
             score = predictions.scorer(
                 model, lake.settings.threshold, "backfill", datetime.now(UTC), lake.declared_features

@@ -69,7 +69,8 @@ class Clustering:
         return [group for group in partitions if self._is_due(group, clustered, newest, now)]
 
     def _is_due(self, group: list[DataFile], clustered: Clustered, newest: date | None, now: datetime) -> bool:
-        last, day = clustered.millis(group[0]), group[0].day
+        last = clustered.millis(group[0])
+        day = group[0].day
         new = sum(file.size for file in group if file.millis > last)
         total = sum(file.size for file in group)
         if not new or total <= self.size:

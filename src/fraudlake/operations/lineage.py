@@ -161,14 +161,17 @@ def _landed(lake: Lake, positions: list[tuple[str, int]]) -> dict[tuple[str | No
 def _taken(lake: Lake, table: Table, condition: str) -> Taken | None:
     """Find the first version of a table that has a row, by binary search, since rows stay."""
     commits = sorted(row_changes(lake.store.history(table), 0), key=lambda commit: commit.version)
-    low, high, is_readable = 0, len(commits), True
+    low = 0
+    high = len(commits)
+    is_readable = True
     while low < high:
         middle = (low + high) // 2
         has_row = _has(lake, table, condition, commits[middle].version)
         if has_row:
             high = middle
         else:
-            low, is_readable = middle + 1, has_row is not None
+            low = middle + 1
+            is_readable = has_row is not None
     if low == len(commits):
         return None
     return Taken(commits[low].version, commits[low].at, is_readable)

@@ -98,7 +98,8 @@ def optimize(
 
 def _optimize(lake: Lake, table: tables.Table, known: list[Commit] | None, stopping: threading.Event) -> bool:
     """Rewrite the files of a table that are due, in portions; return whether there were any."""
-    is_whole, rewritten = lake.writer(table).rewrites_partitions, False
+    is_whole = lake.writer(table).rewrites_partitions
+    rewritten = False
     # In a workspace a history is a query.
     if is_whole and known is not None and not _has_changed(known, table):
         return False
@@ -126,7 +127,8 @@ def _optimize(lake: Lake, table: tables.Table, known: list[Commit] | None, stopp
 
 def _due(lake: Lake, table: tables.Table, size: int) -> list[tuple[list[DataFile], tuple[str, ...]]]:
     """Return portions of files that are due to be rewritten, with the columns to cluster them by."""
-    is_whole, history = lake.writer(table).rewrites_partitions, lake.store.history(table)
+    is_whole = lake.writer(table).rewrites_partitions
+    history = lake.store.history(table)
     if is_whole and not _has_changed(history, table):
         return []
     detail = lake.store.detail(table)
@@ -134,7 +136,9 @@ def _due(lake: Lake, table: tables.Table, size: int) -> list[tuple[list[DataFile
         return []
     if detail.clustering_columns:
         return [([], ())]  # Delta itself finds the new files
-    files, clustered, clustering = lake.store.files(table), Clustered.of(history), Clustering.of(lake.settings, size)
+    files = lake.store.files(table)
+    clustered = Clustered.of(history)
+    clustering = Clustering.of(lake.settings, size)
     due = clustering.due(files, clustered, datetime.now(UTC)) if table.zorder else []
     left = {file.day for file in files} - {group[0].day for group in due}
     if is_whole:  # and would rewrite clustered files, too
@@ -176,7 +180,8 @@ def vacuum(lake: Lake) -> Vacuumed:
     vacuumed = Vacuumed([], {}, [])
     is_in_doubt = machine_clock.is_in_doubt(lake)
     for table in contents.TABLES:
-        retention, detail = lake.file_retention(table), lake.store.detail(table)
+        retention = lake.file_retention(table)
+        detail = lake.store.detail(table)
         # In a younger table nothing has expired; checking would cost one or two queries in a workspace.
         unread = {} if _is_younger(detail, retention) else lag.unread(lake, table, detail.id)
         behind = list(lag.expiring(lake, table, unread))

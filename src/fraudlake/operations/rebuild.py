@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from fraudlake.tables import Table
 
 SAMPLES = 5
-_SILVER, _QUARANTINE, _ALERTS = tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE, tables.SILVER_ALERTS
+_SILVER = tables.SILVER_TRANSACTIONS
+_QUARANTINE = tables.SILVER_QUARANTINE
+_ALERTS = tables.SILVER_ALERTS
 _SUPPRESSED = tables.SILVER_SUPPRESSED_ALERTS
 _SOURCE_POSITION = ["source", "position"]
 _FOLDER = "days-"
@@ -128,7 +130,8 @@ class _Days:
         """Return the condition that the rules may need a transaction."""
         if None in self.reaches.values():
             return F.lit(True)
-        low, high = _shifted(self.start, -self.reach), _shifted(self.end, self.reach)
+        low = _shifted(self.start, -self.reach)
+        high = _shifted(self.end, self.reach)
         days = F.col("date").between(literals.day(low.date()), literals.day(high.date()))
         return days & F.col("timestamp").between(literals.instant(low), literals.instant(high))
 
@@ -140,7 +143,8 @@ class _Days:
         ``before`` or later are left to the stream, whose state still has transactions from then on.
         """
         times = F.transform("evidence", lambda part: part["timestamp"])
-        low, high = F.array_min(times), F.array_max(times)
+        low = F.array_min(times)
+        high = F.array_max(times)
         is_pair = F.col("kind") == "small_then_large"
         touches = F.when(is_pair, (low < literals.instant(self.end)) & (high >= literals.instant(self.start)))
         ends = F.col("timestamp")
@@ -262,10 +266,11 @@ def _computed(lake: Lake, days: _Days, rules: RuleSet) -> Iterator[tuple[dict[Ta
         _ALERTS.name: lake.read(_ALERTS).where(days.touch(before)),
         _SUPPRESSED.name: lake.read(_SUPPRESSED).where(~F.col("is_shadow") & days.touch(before)),
     }
-    entries = suppression.of_lake(lake)
+    entries = suppression.read_entries(lake)
     try:
         valid, rejected = _refined(lake, days, present[_SILVER.name], present[_QUARANTINE.name])
-        transactions, quarantined = written(_SILVER, valid), written(_QUARANTINE, rejected)
+        transactions = written(_SILVER, valid)
+        quarantined = written(_QUARANTINE, rejected)
         others = lake.read(_SILVER).where(~days.hold("date"))
         near = others.unionByName(transactions, allowMissingColumns=True).where(days.near)
         tasks = max(lake.settings.buckets, -(-near.count() // backtest.ROWS_OF_TASK))
@@ -278,7 +283,7 @@ def _computed(lake: Lake, days: _Days, rules: RuleSet) -> Iterator[tuple[dict[Ta
         if of_scores and _scored_by(lake):
             predictions = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(days.hold("date"))
             scored = predictions.join(transactions.select("transaction_id"), on="transaction_id", how="left_semi")
-            raised = raised.unionByName(model_alerts.of_days(scored, lake, of_scores))
+            raised = raised.unionByName(model_alerts.raise_latest(scored, lake, of_scores))
         divided = suppression.divided({_ALERTS: raised.where(days.touch(before))}, entries)
         alerts = {
             table: written(table, _with_present_rows(table, rows, present[table.name]))
@@ -397,7 +402,8 @@ def _update_aggregates(lake: Lake, days: _Days, before: dict[str, int]) -> None:
     """Compute the aggregates of the days, and of days with changed alerts."""
     dates = {days.first + timedelta(days=number) for number in range((days.last - days.first).days + 1)}
     if lake.store.version(_ALERTS) != before[_ALERTS.name]:
-        then, now = lake.read_version(_ALERTS, before[_ALERTS.name]), lake.read(_ALERTS)
+        then = lake.read_version(_ALERTS, before[_ALERTS.name])
+        now = lake.read(_ALERTS)
         columns = [name for name in _compared(_ALERTS, now) if name in then.columns]
         changed = _different(now, then, columns).selectExpr("to_date(timestamp) AS date").distinct()
         dates |= {row["date"] for row in changed.collect()}

@@ -97,7 +97,8 @@ def require_table(name: str) -> Table:
 
 def _version(lake: Lake, table: Table, version: int | None, timestamp: datetime | None) -> int:
     history = sorted(lake.store.history(table), key=lambda commit: commit.version)
-    first, last = history[0], history[-1]
+    first = history[0]
+    last = history[-1]
     if timestamp is None:
         if version not in {commit.version for commit in history}:
             raise UsageError(f"{table.name} has no version {version}: it has {first.version} to {last.version}")

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from fraudlake.tables import Table
 
 _LOG = logging.getLogger(__name__)
-RETENTION, RESTORED = "row_retention", "restored"
+RETENTION = "row_retention"
+RESTORED = "restored"
 """Keys of a commit's record, with the first day whose rows stay, or with the restored version."""
 
 _OLD = {
@@ -136,7 +137,8 @@ def old_rows(table: Table, first_day: date) -> str:
 
 def removed(lake: Lake) -> Removed:
     """Count the rows that were removed and not restored, noted or not; on a laptop without Spark."""
-    rows, aside = Counter[str](), Counter[str]()
+    rows = Counter[str]()
+    aside = Counter[str]()
     noted = _noted(lake)
     for table in contents.TABLES:
         for entry in [*_of(lake, table, noted), *_not_noted(lake, table, noted, {})]:
@@ -147,7 +149,8 @@ def removed(lake: Lake) -> Removed:
 
 def first_whole_day(lake: Lake, *names: str) -> date | None:
     """Return the first day from which on these tables have lost no row; None if they have lost none at all."""
-    noted, days = _noted(lake), []
+    noted = _noted(lake)
+    days = []
     for table in contents.TABLES:
         entries = [*_of(lake, table, noted), *_not_noted(lake, table, noted, {})] if table.name in names else []
         days += [entry["first_day"] for entry in entries[-1:] if entry["first_day"] is not None]
@@ -191,7 +194,8 @@ def _record(lake: Lake, entry: dict[str, Any]) -> None:
 def _not_noted(lake: Lake, table: Table, noted: list[Entry], histories: dict[str, list[Commit]]) -> list[Entry]:
     if table.name not in _OLD:
         return []
-    entries, history = _of(lake, table, noted), lake.store.history(table)
+    entries = _of(lake, table, noted)
+    history = lake.store.history(table)
     histories[table.name] = history
     last = entries[-1]["version"] if entries else -1
     commits = [commit for commit in history if commit.version > last]
@@ -206,7 +210,8 @@ def _entries(lake: Lake, table: Table, commit: Commit, before: list[Entry]) -> l
     """Return the entry of a commit; empty for a restore that neither brings back nor removes old rows."""
     if RETENTION in commit.record:
         first_day: date | None = date.fromisoformat(commit.record[RETENTION])
-        earlier, later = Snapshot(table, commit.version - 1), Snapshot(table, commit.version)
+        earlier = Snapshot(table, commit.version - 1)
+        later = Snapshot(table, commit.version)
         rows, aside = (
             lake.store.count(earlier, condition) - lake.store.count(later, condition)
             for condition in ("true", _ASIDE.get(table.name, "false"))

@@ -100,7 +100,8 @@ def require_own_modules() -> None:
     """
     for name in ("pyspark", "py4j") if os.environ.get("PYTHONPATH") else ():
         with suppress(metadata.PackageNotFoundError):
-            spec, installed = util.find_spec(name), metadata.distribution(name).locate_file(name)
+            spec = util.find_spec(name)
+            installed = metadata.distribution(name).locate_file(name)
             if spec and spec.origin and Path(spec.origin).parent != Path(str(installed)):
                 raise UsageError(f"PYTHONPATH: {spec.origin} belongs to another Spark: remove it")
 
@@ -176,7 +177,8 @@ def keep_native_output() -> None:
 
 
 def _caches() -> list[Path]:
-    given, home = Path(os.environ.get("XDG_CACHE_HOME", "")), Path(_home())
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    home = Path(_home())
     if given.is_absolute():  # relative paths must be ignored (XDG Base Directory Specification)
         return [given / "fraudlake"]
     return [*([home / ".cache" / "fraudlake"] if home.is_absolute() else []), *_own_temporary()]

@@ -75,13 +75,15 @@ def handled(is_program: bool = False) -> Iterator[None]:
             signal.signal(number, handler or signal.SIG_DFL)
         if watch is not None:
             watch()
-        _request.is_handled, _request.number = False, None
+        _request.is_handled = False
+        _request.number = None
 
 
 @contextmanager
 def deferred() -> Iterator[None]:
     """Let the block check for a signal itself, with :func:`is_requested`."""
-    before, _request.is_deferred = _request.is_deferred, True
+    before = _request.is_deferred
+    _request.is_deferred = True
     try:
         yield
     finally:
@@ -144,7 +146,8 @@ def kept(interrupted: Callable[[], None]) -> Iterator[None]:
 def _receive(number: int, frame: FrameType | None) -> None:
     is_first = _request.number is None
     if is_first:
-        _request.number, _request.at = number, time.monotonic()
+        _request.number = number
+        _request.at = time.monotonic()
     elif time.monotonic() - _request.at < _SAME_SECONDS:
         return
     if is_first and _request.is_deferred:

@@ -80,7 +80,8 @@ def replay(lake: Lake, rule: str | None, replacements: Mapping[str, str]) -> Rep
         rows = rows if rule is None else broken(rows, rule)
         is_empty = F.array_contains("reasons", quality_rules.FORGOTTEN)
         replayable = rows.where(duplicates.REPLAYABLE).where(~is_empty)
-        candidates, total = replayable.count(), rows.count()
+        candidates = replayable.count()
+        total = rows.count()
         moved = 0
         if candidates:
             folder = _plan(lake, replayable, rule, replacements)

@@ -82,7 +82,8 @@ def _require_safe(url: SecretStr, allow_http: bool) -> None:
     """
     try:
         parts = urlsplit(url.get_secret_value())
-        host, _ = parts.hostname, parts.port
+        host = parts.hostname
+        _ = parts.port
     except ValueError:
         host = None
     if not host or parts.scheme not in ("http", "https"):

@@ -18,9 +18,12 @@ def _origin(text: str) -> str:
     """Check an address without a path, and normalize it to the form of a browser's origin."""
     try:
         parts = urlsplit(text)
-        host, port = (parts.hostname or "").encode("idna").decode(), parts.port
+        host = (parts.hostname or "").encode("idna").decode()
+        port = parts.port
     except ValueError:
-        parts, host, port = urlsplit(""), "", None
+        parts = urlsplit("")
+        host = ""
+        port = None
     is_plain = not (parts.username or parts.query or parts.fragment) and parts.path in ("", "/")
     if parts.scheme not in ("http", "https") or not host or not is_plain:
         raise ValueError("must be an address without a path, such as 'https://desk.example'")

@@ -34,7 +34,8 @@ def _kafka_options(value: object) -> object:
             raise ValueError(f"'{name}' belongs to Spark and cannot be set")
         if not isinstance(option, str | int | float | SecretStr):
             raise ValueError(f"'{name}' must be a text, a number or a boolean")
-        is_secret, text = isinstance(option, SecretStr), str(option)
+        is_secret = isinstance(option, SecretStr)
+        text = str(option)
         options[name] = option if is_secret else text.lower() if isinstance(option, bool) else text
     return options
 

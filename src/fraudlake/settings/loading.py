@@ -102,7 +102,8 @@ def _one_line(error: ValidationError, flags: set[str], file: Path | None) -> str
     if not location:
         return reason
     location[0] = _public_name(location[0])
-    name, origin = ".".join(location), _origin(location[0], flags, file)
+    name = ".".join(location)
+    origin = _origin(location[0], flags, file)
     where = name if origin == str(file) else ".".join(location[1:])
     if first["type"] == "extra_forbidden":
         return f"{origin}: there is no setting '{name}'{_alike(location, refusals)}"

@@ -26,12 +26,14 @@ def as_regex(pattern: str) -> tuple[str, str]:
     Raises:
         ValueError: the pattern has another letter, has one twice, or lacks one.
     """
-    regex, end = "", 0
+    regex = ""
+    end = 0
     groups: list[str] = []
     for part in _PART.finditer(pattern):
         if part.start() != end:
             break
-        letters, end = part["letters"], part.end()
+        letters = part["letters"]
+        end = part.end()
         if letters is None:
             regex += re.escape(part["quoted"] or part["other"] or "'")
             continue

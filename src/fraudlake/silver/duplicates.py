@@ -171,7 +171,8 @@ class PositionIndex:
     def add(self, summary: BatchSummary) -> None:
         """Add the positions of a micro-batch that has been committed."""
         if len(self._ranges) > _MOST_SOURCES:
-            self._ranges, self._dates = {}, None
+            self._ranges = {}
+            self._dates = None
         self._ranges = _widened(self._ranges, ((span.source, span.low, span.high) for span in summary.ranges))
 
     def _covers(self, summary: BatchSummary) -> bool:
@@ -234,7 +235,8 @@ def _positions(stored: StoredTables, dates: Dates, near: Sequence[SourceRange] =
     quarantined = quarantined.select(source().alias("source"), position().alias("position"))
     positions = stored.silver().where(on_dates).select("source", "position").unionAll(quarantined)
     if near:
-        low, high = min(span.low for span in near), max(span.high for span in near)
+        low = min(span.low for span in near)
+        high = max(span.high for span in near)
         is_near = F.col("source").isin([span.source for span in near]) & F.col("position").between(low, high)
         positions = positions.where(is_near)
     return positions

@@ -108,7 +108,7 @@ class QualityRule:
     severity: Literal["reject", "warn"]
 
 
-def of(settings: Settings, clock: Column) -> list[QualityRule]:
+def make_rules(settings: Settings, clock: Column) -> list[QualityRule]:
     """Return the rules on single rows. A null value breaks only the rule that forbids nulls.
 
     Args:

@@ -74,7 +74,7 @@ def checked(bronze: DataFrame, settings: Settings, clock: Column | None = None) 
     Returns:
         The rows with ``reasons``, an empty array for a valid row, and ``warnings``, null if there are none.
     """
-    rules = quality_rules.of(settings, F.col("_ingested_at") if clock is None else clock)
+    rules = quality_rules.make_rules(settings, F.col("_ingested_at") if clock is None else clock)
     reasons, warnings = (_broken(rules, severity) for severity in ("reject", "warn"))
     return bronze.withColumns({"reasons": reasons, "warnings": F.when(F.size(warnings) > 0, warnings)})
 

@@ -44,7 +44,8 @@ class Landed:
 
 def landed(lake: Lake) -> Landed:
     """Count landed files and rows, by the ledger and, for files without an entry, by their footers."""
-    entries, folder = ledger.latest(lake), landing_folder(lake)
+    entries = ledger.latest(lake)
+    folder = landing_folder(lake)
     waiting = {
         file.source: file for file in folder.list_files() if file.size is not None and not _is_known(file, entries)
     }
@@ -77,7 +78,8 @@ class FileSource:
     def prepare(self, lake: Lake) -> None:
         """Load the ledger, look for changes that the stream did not notice, and retry rejected files on demand."""
         landing_folder(lake).settle("ingest")
-        self.entries, self.application = ledger.latest(lake), lake.store.identity(tables.BRONZE_FILES)
+        self.entries = ledger.latest(lake)
+        self.application = lake.store.identity(tables.BRONZE_FILES)
         appended = numbered_append.last_number(lake, self.application)
         if appended is None or appended > ledger.last_accepted(lake):
             self._catch_up(lake)
@@ -184,7 +186,8 @@ class FileSource:
                 # Every exception counts: Spark's errors are py4j's inside a micro-batch and pyspark's outside (seen in
                 # PySpark 4.2).
                 stop.check()
-                taken, self.last_append = self.last_append, self._last_append(lake)
+                taken = self.last_append
+                self.last_append = self._last_append(lake)
                 self.entries = ledger.latest(lake)
                 self._catch_up(lake)
                 unknown = [file for file in folder.current(files) if not _is_known(file, self.entries)]
@@ -342,7 +345,8 @@ def _rewritten(folder: LandingFolder, files: list[File], entries: Mapping[str, E
     rows = {file.source: count.rows for file, count in zip(old, folder.count_rows(old), strict=True)}
     outcomes = []
     for file in files:
-        known, digest = entries[file.source], digests.get(file.source)
+        known = entries[file.source]
+        digest = digests.get(file.source)
         is_alike = (file.size, rows.get(file.source)) == (known.file.size, known.rows)
         if digest == known.digest if known.digest else is_alike:
             outcomes.append(replace(known, file=file, digest=digest, noted_at=0))

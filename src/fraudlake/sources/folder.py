@@ -46,7 +46,8 @@ class LandingFolder(ABC):
 
     def __init__(self, lake: Lake) -> None:
         """Name the folder; it need not exist yet."""
-        self._lake, self._settings = lake, lake.settings
+        self._lake = lake
+        self._settings = lake.settings
         self._contract = contract.of_settings(lake.settings)
 
     @property

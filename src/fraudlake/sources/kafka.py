@@ -86,7 +86,9 @@ class Topic:
         self, lake: Lake, checkpoint: Checkpoint, setting: Literal["topic", "fast_alerts_topic"] = "topic"
     ) -> None:
         """Read the offsets at which the stream began from its checkpoint."""
-        self._lake, self._spark, self._settings = lake, lake.session, lake.settings
+        self._lake = lake
+        self._spark = lake.session
+        self._settings = lake.settings
         self.name: str = getattr(lake.settings, setting)
         self._flag = f"--{setting.replace('_', '-')}"
         # The setting `starting_offsets` is for transactions; all alerts are read.
@@ -105,7 +107,8 @@ class Topic:
         Raises:
             FraudlakeError: the brokers or the topic cannot be reached, or refuse the credentials.
         """
-        settings, starting = self._settings, self._starting
+        settings = self._settings
+        starting = self._starting
         ends = self.end_offsets()
         if starting not in ("earliest", "latest"):
             given = {int(number): offset for number, offset in json.loads(starting)[self.name].items()}
@@ -218,7 +221,8 @@ class Gaps:
 
     def __init__(self, topic: str, last_offsets: dict[int, int]) -> None:
         """Expect each partition's next offset."""
-        self._topic, self._last = topic, dict(last_offsets)
+        self._topic = topic
+        self._last = dict(last_offsets)
 
     def missing_before(self, batch: DataFrame) -> list[str]:
         """Return a sentence for each gap between the messages so far and those of a micro-batch."""

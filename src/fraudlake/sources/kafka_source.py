@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.tables import Table
 
-TRANSACTIONS, FAST_ALERTS = "ingest_kafka", "ingest_fast_alerts"
+TRANSACTIONS = "ingest_kafka"
+FAST_ALERTS = "ingest_fast_alerts"
 """The steps that ingest the two topics."""
 
 

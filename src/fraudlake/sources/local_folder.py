@@ -52,7 +52,8 @@ class LocalFolder(LandingFolder):
         cycles = links.cycles(self.path)
         if len(cycles) > 1:  # two of them give a folder 2**40 names before Linux stops following links
             raise UsageError(f"{cycles[0]} and {cycles[1]} are links to a folder above them: remove them")
-        most_bytes, most_files = self._settings.max_bytes_per_trigger, self._settings.max_files_per_trigger
+        most_bytes = self._settings.max_bytes_per_trigger
+        most_files = self._settings.max_files_per_trigger
         at_most = size_in_bytes(most_bytes) if most_bytes else None
         reader = (
             self._lake.session.readStream.format("binaryFile")
@@ -150,6 +151,6 @@ class LocalFolder(LandingFolder):
         self._lake.writer(tables.BRONZE_TRANSACTIONS).write(rows, "append", append.transaction, append.metadata)
 
     def _rows(self, file: File) -> Iterator[pa.RecordBatch]:
-        yield from transactions.of_file(file.path, file.source, self._settings.landing_timezone, self._contract)
+        yield from transactions.read_file(file.path, file.source, self._settings.landing_timezone, self._contract)
         if landing.current_file(file.path, self.path) != file:
             raise RuntimeError(f"{file.path} changed while it was read")

@@ -96,7 +96,8 @@ class _StoredVersions(duplicates.StoredTables):
             conditions = [condition]
             if near:
                 names = ", ".join(literal(span.source) for span in near)
-                low, high = min(span.low for span in near), max(span.high for span in near)
+                low = min(span.low for span in near)
+                high = max(span.high for span in near)
                 conditions.append(f"{source} IN ({names}) AND {position} BETWEEN {low} AND {high}")
             columns = f"{source} AS source, min({position}) AS low, max({position}) AS high"
             return f"SELECT {columns} FROM {table.name} WHERE {' AND '.join(conditions)} GROUP BY {source}"

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 Entity = tuple[str, str]
 """An entity and its key."""
-_FEW, _AT_ONCE = 500, 20_000
+_FEW = 500
+_AT_ONCE = 20_000
 """Most keys that a query lists, and most keys in a range of them."""
 
 
 def update(lake: Lake, entities: Collection[Entity]) -> None:
     """Recompute the cases of some entities, and merge the changes."""
-    alerts, present = tables.SILVER_ALERTS, tables.GOLD_CASES
+    alerts = tables.SILVER_ALERTS
+    present = tables.GOLD_CASES
     first_day = machine_clock.first_day(lake, alerts.name)
     for condition in _conditions(entities):
         changes = cases.changes(

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DELIVERED, DEAD = "delivered", "dead"
+DELIVERED = "delivered"
+DEAD = "dead"
 
 _NAMED = ("alert_id", "account_id", "entity", "entity_key", "timestamp", "detected_at")
 """The columns of an alert that ``silver_deliveries`` has, too."""
@@ -164,7 +165,8 @@ def _deliver(lake: Lake, to: str, settings: Settings, alerts: Sequence[Row], nam
 
 def _sent(lake: Lake, to: str, settings: Settings, alerts: Sequence[Row]) -> list[Row]:
     """Return earlier alerts that can still suppress one of these."""
-    within, most = settings.suppress_within, settings.max_alerts_per_minute
+    within = settings.suppress_within
+    most = settings.max_alerts_per_minute
     if not (within or most):
         return []
     times = [alert["timestamp"] for alert in alerts]
@@ -185,7 +187,7 @@ def _literal(time: datetime) -> str:
 
 
 def _send(sink: Sink, lake: Lake, alerts: Sequence[Row], name: str) -> list[Outcome]:
-    outcomes = sink.send([event.of_alert(alert, Path(lake.name).name) for alert in alerts], name) if alerts else []
+    outcomes = sink.send([event.make_event(alert, Path(lake.name).name) for alert in alerts], name) if alerts else []
     dead = [outcome.reason for outcome in outcomes if outcome.reason is not None]
     if dead:
         log.warning("%d of %d alerts are not delivered: %s", len(dead), len(outcomes), dead[0])

@@ -240,7 +240,8 @@ class _Difference(NamedTuple):
 
 
 def _difference(lake: Lake, checkpoint: Checkpoint, batch: int, rules: RuleSet, evaluator: Evaluator) -> _Difference:
-    keys, keys_before = _keys(evaluator), checkpoint.notes.keys_of(batch - 1)
+    keys = _keys(evaluator)
+    keys_before = checkpoint.notes.keys_of(batch - 1)
     if batch == 0 or (rule_notes.change_noted(checkpoint, batch - 1), keys_before) == (rules.change, keys):
         return _Difference()
     before = rule_notes.noted(lake, checkpoint, batch - 1, "transactions")
@@ -292,12 +293,14 @@ def _change(
     forget: DataFrame | None,
 ) -> tuple[buckets.Change | None, DataFrame | None]:
     """Return the change of state with which the next micro-batch begins, and the rows that the change needs."""
-    changes, supplements = [], []
+    changes = []
+    supplements = []
     if difference.dropped:
         changes.append(state_changes.dropping(difference.dropped, lake.settings.buckets))
     if forget is not None:
         changes.append(state_changes.forgetting(evaluator))
-        entities, number = [*evaluator.by_entity], lake.settings.buckets
+        entities = [*evaluator.by_entity]
+        number = lake.settings.buckets
         supplements.append(buckets.for_every(forget.select("account_id"), state_changes.FORGOTTEN, entities, number))
     states = _states(lake, checkpoint, evaluator, difference.added) if difference.added else None
     if states is not None:
@@ -317,7 +320,8 @@ def _change(
 
 def _states(lake: Lake, checkpoint: Checkpoint, evaluator: Evaluator, added: Sequence[RuleVersion]) -> DataFrame | None:
     """Return the initial state of new rules, as supplements; None if the rows that the stream has read are gone."""
-    done, table = checkpoint.next_batch - 1, tables.SILVER_TRANSACTIONS
+    done = checkpoint.next_batch - 1
+    table = tables.SILVER_TRANSACTIONS
     version = checkpoint.version_read(done, lake.store.identity(table))
     if version is None:
         return None

@@ -74,7 +74,8 @@ def _compare(lake: Lake, days: set[date], messages: DataFrame | None = None) -> 
     chosen = sorted(day for day in days if first_day is None or day >= first_day)
     if not chosen:
         return
-    silver, rules_of_lake = lake.read(tables.SILVER_TRANSACTIONS), rule_table.read(lake)
+    silver = lake.read(tables.SILVER_TRANSACTIONS)
+    rules_of_lake = rule_table.read(lake)
     live = [version.rule for version in rules_of_lake.live if version.rule.entity == ACCOUNT]
     rules = {rule.name: rule.within for rule in live if isinstance(rule, SmallThenLargeRule)}
     rules |= {rule.name: rule.duration or timedelta(0) for rule in live if isinstance(rule, ThresholdRule)}

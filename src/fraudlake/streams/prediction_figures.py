@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _DAYS = list(prediction_quality.DAYS)
 _READ = ("transaction_id", "account_id", "timestamp", "amount", *_DAYS, "label", "prediction", "probability")
-_FEW, _AT_ONCE = 1_000_000, 250_000
+_FEW = 1_000_000
+_AT_ONCE = 250_000
 """Most predictions of a day that this process reads (Spark reads a larger day), and of several days together."""
 Group = tuple["date", str]
 """A day (UTC) and a model version."""
@@ -132,7 +133,8 @@ def measure(lake: Lake, groups: Collection[Group], profiles: dict[str, Profile])
         is_of_groups = pa.array([group in groups for group in named], pa.bool_())
         lake.writer(table).upsert_rows(rows.filter(is_of_groups), keys)
 
-    qualities, drifts = [quality for quality, _ in figures], [moved for _, moved in figures]
+    qualities = [quality for quality, _ in figures]
+    drifts = [moved for _, moved in figures]
     threads.call_all(
         [
             partial(update, tables.GOLD_PREDICTION_QUALITY, prediction_quality.KEYS, qualities),
@@ -167,16 +169,14 @@ def _of_few(
         f"SELECT {', '.join(names)} FROM {tables.GOLD_FRAUD_PREDICTIONS.name} {_on(dates)}",
         tables.GOLD_FRAUD_PREDICTIONS,
     )
-    quality, moved = (
-        [tables.GOLD_PREDICTION_QUALITY.schema.empty_table()],
-        [tables.GOLD_FEATURE_DRIFT.schema.empty_table()],
-    )
+    quality = [tables.GOLD_PREDICTION_QUALITY.schema.empty_table()]
+    moved = [tables.GOLD_FEATURE_DRIFT.schema.empty_table()]
     for group in rows.group_by(_DAYS).aggregate([]).to_pylist():
         is_of = pc.and_(*(pc.equal(rows[name], pa.scalar(group[name], rows[name].type)) for name in _DAYS))
         part = rows.filter(is_of)
-        quality.append(prediction_quality.of_group(part, latest, _budget(lake), until))
+        quality.append(prediction_quality.measure_group(part, latest, _budget(lake), until))
         if group["model_version"] in profiles:
-            moved.append(drift.of_group(part, profiles[group["model_version"]]))
+            moved.append(drift.measure_group(part, profiles[group["model_version"]]))
     return pa.concat_tables(quality), pa.concat_tables(moved)
 
 

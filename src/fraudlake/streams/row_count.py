@@ -32,7 +32,10 @@ class RowCount:
         """
         self.rows = self.batches = 0
         self._seen = -1
-        self._lake, self._step, self._reads, self._taken = lake, step, reads, taken
+        self._lake = lake
+        self._step = step
+        self._reads = reads
+        self._taken = taken
         self._first, self._unread = self._position()
 
     def _position(self) -> tuple[int, dict[str, int]]:

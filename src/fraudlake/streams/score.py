@@ -84,7 +84,8 @@ def _from_silver(lake: Lake, forget: DataFrame | None) -> Stream:
     # stream no row is filtered out, and the rows stay packed.
     not_covered = None if kafka_checkpoint.is_new else ~kafka.is_read_by_stream(kafka_checkpoint.folder)
 
-    seen, first = _SeenVerdicts.of(lake, "score"), lake.checkpoint("score").next_batch
+    seen = _SeenVerdicts.of(lake, "score")
+    first = lake.checkpoint("score").next_batch
     new_features = _new_features(lake, "score")
     changed: list[bool] = []
 
@@ -99,7 +100,7 @@ def _from_silver(lake: Lake, forget: DataFrame | None) -> Stream:
         silver_rows = lake.read_stream(tables.SILVER_TRANSACTIONS)
         changes = _changes(lake, seen, lambda done: _tiles_of_silver(lake, done), forget)
         changed.append(bool(changes))
-        return lake_features.of_stream(silver_rows, lake.settings, changes)
+        return lake_features.compute_stream(silver_rows, lake.settings, changes)
 
     def before() -> None:
         seen.note(lake)
@@ -135,14 +136,17 @@ def _new_features(lake: Lake, step: str) -> list[str]:
 
 def _scorer(lake: Lake, scored_from: str, raising: ScoreAlerts) -> Write:
     """Return the function that scores a micro-batch with the champion and raises alerts of the predictions."""
-    threshold, champion = lake.settings.threshold, published.Champion()
+    threshold = lake.settings.threshold
+    champion = published.Champion()
 
     def write(lake: Lake, rows: DataFrame, batch_id: int) -> None:
-        model, now = champion.now(lake), datetime.now(UTC)
+        model = champion.now(lake)
+        now = datetime.now(UTC)
         score = predictions.scorer(
             model, threshold, scored_from, now, lake.declared_features, alerts.lowest(raising.rules.evaluated, model)
         )
-        table, record = tables.GOLD_FRAUD_PREDICTIONS, raising.record(model, now)
+        table = tables.GOLD_FRAUD_PREDICTIONS
+        record = raising.record(model, now)
         with session.large_rows(lake.session):
             raising.appender.append(lake, rows, table, batch_id, compute=score, record=record)
         raising.raise_alerts(lake, batch_id)
@@ -152,7 +156,8 @@ def _scorer(lake: Lake, scored_from: str, raising: ScoreAlerts) -> Write:
 
 def _note(lake: Lake, step: str) -> None:
     """Note in the checkpoint the features that the next micro-batch computes."""
-    checkpoint, declared = lake.checkpoint(step), _declared(lake)
+    checkpoint = lake.checkpoint(step)
+    declared = _declared(lake)
     if (checkpoint.notes.features_of(checkpoint.next_batch) or "[]") != declared:
         checkpoint.notes.note_features(checkpoint.next_batch, declared)
 
@@ -208,7 +213,8 @@ class _SeenVerdicts:
         """
         if self.version is None:
             return None
-        silver_table, checkpoint = tables.SILVER_TRANSACTIONS, lake.checkpoint(self.step)
+        silver_table = tables.SILVER_TRANSACTIONS
+        checkpoint = lake.checkpoint(self.step)
         done = checkpoint.next_batch - 1
         before = None if is_whole or done < 0 else checkpoint.notes.verdicts_of(done)
         if before == self.version or not lake.store.has_rows(tables.SILVER_VERDICTS):
@@ -267,7 +273,8 @@ def _changes(
     ``tiles_of`` computes the tiles of all rows that the stream has read up to a micro-batch.
     """
     checkpoint = lake.checkpoint(seen.step)
-    done, has_features = checkpoint.next_batch - 1, bool(lake.settings.features)
+    done = checkpoint.next_batch - 1
+    has_features = bool(lake.settings.features)
     is_new = done >= 0 and (checkpoint.notes.features_of(done) or "[]") != _declared(lake)
     has_decided = feature_buckets.DECIDED in checkpoint.state_variables
     is_new |= done >= 0 and lake_features.see_labels(lake.settings) and not has_decided
@@ -313,7 +320,8 @@ def _are_chargebacks(lake: Lake) -> bool:
 
 
 def _from_kafka(lake: Lake) -> Stream:
-    settings, checkpoint = lake.settings, lake.checkpoint(FROM_KAFKA)
+    settings = lake.settings
+    checkpoint = lake.checkpoint(FROM_KAFKA)
     if checkpoint.is_new and has_rows(_scored_from_silver(lake)):
         raise FraudlakeError(
             "score: this lake scores transactions of Kafka from silver already, and would score them twice: "
@@ -322,7 +330,8 @@ def _from_kafka(lake: Lake) -> Stream:
     raising = ScoreAlerts.of(lake, FROM_KAFKA)
     score = _scorer(lake, "kafka", raising)
 
-    seen, first = _SeenVerdicts.of(lake, FROM_KAFKA), checkpoint.next_batch
+    seen = _SeenVerdicts.of(lake, FROM_KAFKA)
+    first = checkpoint.next_batch
     changed: list[bool] = []
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
@@ -345,7 +354,7 @@ def _from_kafka(lake: Lake) -> Stream:
     def rows() -> DataFrame:
         changes = _changes(lake, seen, lambda done: _tiles_of_topic(lake, topic, done))
         changed.append(bool(changes))
-        return lake_features.of_stream(transactions, settings, changes)
+        return lake_features.compute_stream(transactions, settings, changes)
 
     return Stream(
         FROM_KAFKA,

@@ -122,7 +122,7 @@ class ScoreAlerts:
         of_batch = F.col("scored_at") == literals.instant(datetime.fromisoformat(commit.record["scored_at"]))
         shadows = tuple(version for version in self.rules.evaluated if version.is_shadow)
         raised = {
-            table: alerts.of_predictions(predictions.where(of_batch), versions, profiles)
+            table: alerts.raise_alerts(predictions.where(of_batch), versions, profiles)
             for table, versions in ((tables.SILVER_ALERTS, self.rules.live), (tables.SILVER_SHADOW_ALERTS, shadows))
             if versions
         }

@@ -125,12 +125,15 @@ class _Queries:
     """The streaming queries of one run, of those streams that have rows to read."""
 
     def __init__(self, lake: Lake, streams: list[Stream], trigger: str, progress: Progress) -> None:
-        self._lake, self._streams, self._trigger, self._progress = lake, streams, trigger, progress
+        self._lake = lake
+        self._streams = streams
+        self._trigger = trigger
+        self._progress = progress
         is_endless = trigger == "continuous"
         self._unread = {stream.step: math.inf if is_endless else _unread_rows(lake, stream) for stream in streams}
         self._working = [stream for stream in streams if stream.waits or self._unread[stream.step]]
         self._counts = {stream.step: RowCount(lake, stream.step, stream.reads, stream.taken) for stream in streams}
-        self._observers = telemetry.of(lake) if self._working else []
+        self._observers = telemetry.collect(lake) if self._working else []
         self._queries: dict[str, StreamingQuery] = {}
 
     def run(self) -> dict[str, Exception | None]:
@@ -252,10 +255,12 @@ def _unread_rows(lake: Lake, stream: Stream) -> float:
     checkpoint = lake.checkpoint(stream.step)
     if not stream.reads or checkpoint.is_new or checkpoint.pending_batch() is not None:
         return math.inf
-    ids, unread = checkpoint.notes.reads, checkpoint.unread_versions()
+    ids = checkpoint.notes.reads
+    unread = checkpoint.unread_versions()
     rows: float = 0
     for table in stream.reads:
-        version, history = unread.get(ids[table.name]), lake.store.history(table)
+        version = unread.get(ids[table.name])
+        history = lake.store.history(table)
         # Delta may have removed unread commits from the log.
         if version is None or version < min(commit.version for commit in history):
             return math.inf

@@ -31,7 +31,7 @@ class Observer(Protocol):
         """Note that a stream has ended, and why it failed."""
 
 
-def of(lake: Lake) -> list[Observer]:
+def collect(lake: Lake) -> list[Observer]:
     """Return the observers of a lake's streams: the log, and the metrics if the settings name an address.
 
     Raises:

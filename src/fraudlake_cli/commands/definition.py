@@ -54,7 +54,8 @@ def redefined(
     from fraudlake.lake.definition import differences
     from fraudlake.operations.standstill import standstill
 
-    undefined, changing = wanted.giving(), wanted.giving(*names)
+    undefined = wanted.giving()
+    changing = wanted.giving(*names)
     try:
         with console.status("opening the lake"):
             lake = open_lake(undefined, must_exist=True)
@@ -63,7 +64,8 @@ def redefined(
     except MissingLakeError:
         if not yes:
             raise
-        lake, present = open_lake(wanted, change=change), undefined
+        lake = open_lake(wanted, change=change)
+        present = undefined
         after = lake.settings
     rule_table.require_valid([version.rule for version in rule_table.read(lake).evaluated], after)
     if {feature.name for feature in present.features} - {feature.name for feature in after.features}:

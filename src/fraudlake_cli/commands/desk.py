@@ -82,10 +82,12 @@ def desk(
                 app.say({"address": given}, f"{text}: {given}")
 
         if settings.user_header:
-            site, opened = server.site_of_team(store, most, host, activity), address
+            site = server.site_of_team(store, most, host, activity)
+            opened = address
             say(address, f"the desk of {store.name}")
         else:
-            name, place = analyst or machine.user_name(), (host, port)
+            name = analyst or machine.user_name()
+            place = (host, port)
             if not (read_only or settings.is_in_workspace):
                 claims.enter_context(_claimed(settings.lake, name))
             site, access = server.site_of_one(
@@ -135,7 +137,8 @@ def _site_of_users(settings: Settings) -> Site:
 
     if not settings.analysts:
         raise UsageError("a Databricks App needs --analyst-groups: their members decide, others read")
-    stores, roles = UserStores(settings), RoleByGroup(settings.analysts, settings.leads)
+    stores = UserStores(settings)
+    roles = RoleByGroup(settings.analysts, settings.leads)
     return Site(lambda person: stores.of(person.name, str(person.credentials)), PlatformAccess(roles, groups_of))
 
 
@@ -145,5 +148,6 @@ def _activity(settings: Settings) -> dict[str, Any]:
     from fraudlake.operations.activity import Watcher
     from fraudlake.operations.status import status
 
-    lake, now = open_lake(settings, must_exist=True), datetime.now(UTC)
+    lake = open_lake(settings, must_exist=True)
+    now = datetime.now(UTC)
     return {"gaps": status(lake).gaps, "streams": Watcher(lake, 1).look(now).streams, "at": now}

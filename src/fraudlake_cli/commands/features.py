@@ -44,7 +44,8 @@ def check(app: App, /, file: Path) -> None:
     """
     from fraudlake.settings.features import read, require_declared, require_kept
 
-    settings, declared = app.settings_of_lake(), read(file)
+    settings = app.settings_of_lake()
+    declared = read(file)
     require_declared(declared, settings.columns, settings.entities, settings.flink_delay)
     require_kept(declared, settings.row_retention)
     lines = [f"{feature.name}: {feature.meaning}" for feature in declared]

@@ -71,7 +71,8 @@ def simulate(app: App, /, landing: str | None, real_time: bool | None, start: st
     begin = datetime.now(UTC) if start == "now" else time_of("--start", start)
     limits = {name: options.pop(name) for name in ("rows", "seconds", "file_rows", "truth", "chargebacks")}
     of_all = f" of {limits['rows']:,}" if limits["rows"] is not None else ""
-    written, end = 0, None
+    written = 0
+    end = None
 
     def count(rows: int) -> None:
         nonlocal written

@@ -110,7 +110,8 @@ def state(app: App, /) -> None:
 
     lake = app.open_existing()
     with console.status("reading the checkpoints"):
-        stream_state, tiles = state_of(lake), feature_state.by_entity(lake)
+        stream_state = state_of(lake)
+        tiles = feature_state.by_entity(lake)
     for sentence in stream_state.mostly_without_key:
         console.print(f"[yellow]![/] {sentence}", soft_wrap=True)
     app.show(

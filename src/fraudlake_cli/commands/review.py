@@ -121,7 +121,8 @@ def next_(app: App, /, day: datetime | None, take: bool, analyst: str | None, **
     from fraudlake_desk.review import items
     from fraudlake_desk.review.actions import TakenError
 
-    store, name = app.open_store(**flags), analyst or host.user_name()
+    store = app.open_store(**flags)
+    name = analyst or host.user_name()
     chosen = _day_of(store, day)
     while (queued := items.next_of(store, chosen, name)) is not None:
         try:
@@ -161,7 +162,8 @@ def take(
     """Take ITEM: for review_lock, nobody else can take it or decide on it."""
     from fraudlake_desk.review import actions
 
-    store, name = app.open_store(**flags), analyst or host.user_name()
+    store = app.open_store(**flags)
+    name = analyst or host.user_name()
     lock = store.settings.review_lock
     _carry_out(
         app,
@@ -238,7 +240,8 @@ def verdict(
     """
     from fraudlake_desk.review import actions, marks
 
-    store, name = app.open_store(**flags), analyst or host.user_name()
+    store = app.open_store(**flags)
+    name = analyst or host.user_name()
     if decision != "fraud" and (payments or is_all):
         raise UsageError(f"--payment and --all name what is fraud, and the verdict is {decision}")
     if payments and len(items) > 1:
@@ -352,8 +355,10 @@ def attach(
         content = file.read_bytes()
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from None
-    store, name = app.open_store(**flags), analyst or host.user_name()
-    one, id_ = items.require(store, item), event_id or event_log.new_id()
+    store = app.open_store(**flags)
+    name = analyst or host.user_name()
+    one = items.require(store, item)
+    id_ = event_id or event_log.new_id()
     event = attachments.attach(store, one, name, id_, file.name, content, note)
     text = f"{event.analyst} has attached {event.file_name} ({event.file_size:,} bytes) to {event.item_id}"
     app.say(_as_row(event), text)
@@ -473,7 +478,8 @@ def open_(
     """Open a case of payments of ACCOUNT that no alert has brought together; it is in the latest queue."""
     from fraudlake_desk.review import event_log, matters
 
-    store, name = app.open_store(**flags), analyst or host.user_name()
+    store = app.open_store(**flags)
+    name = analyst or host.user_name()
     event = matters.open_case(store, account, payments, name, reason, event_id or event_log.new_id())
     paid = counted(len(event.transaction_ids), "payment")
     app.say(_as_row(event), f"{event.analyst} has opened case {event.item_id} of {paid}, in the queue of {event.day}")
@@ -493,7 +499,8 @@ def merge(
     """Make the case ITEM a part of the case INTO: a verdict on INTO is then about the payments of both."""
     from fraudlake_desk.review import event_log, matters
 
-    store, name = app.open_store(**flags), analyst or host.user_name()
+    store = app.open_store(**flags)
+    name = analyst or host.user_name()
     event = matters.merge(store, item, into, name, reason, event_id or event_log.new_id())
     app.say(_as_row(event), f"{event.item_id} is part of {event.merged_into}")
 
@@ -511,7 +518,8 @@ def separate(
     """Make ITEM, which is part of another case, a case of its own again."""
     from fraudlake_desk.review import event_log, matters
 
-    store, name = app.open_store(**flags), analyst or host.user_name()
+    store = app.open_store(**flags)
+    name = analyst or host.user_name()
     event = matters.separate(store, item, name, reason, event_id or event_log.new_id())
     app.say(_as_row(event), f"{event.item_id} is not part of {event.merged_into} any more")
 
@@ -594,7 +602,9 @@ def _known(text: str | None) -> tuple[int, str] | None:
 def _take(store: Store, item: str, analyst: str) -> None:
     from fraudlake_desk.review import actions, event_log, items
 
-    one, lock, id_ = items.require(store, item), store.settings.review_lock, event_log.new_id()
+    one = items.require(store, item)
+    lock = store.settings.review_lock
+    id_ = event_log.new_id()
     event_log.record(store, one, id_, lambda before: actions.take(one, before, analyst, lock, id_))
 
 

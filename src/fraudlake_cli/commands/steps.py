@@ -202,7 +202,8 @@ class _Steps(App):
     def run_together(self) -> None:
         """Run the streams of all steps until stopped."""
         done = run_streams(self._lake, self.together or [], "continuous")
-        self.together, self.step = None, "continuous"
+        self.together = None
+        self.step = "continuous"
         say_streams(self, done)
 
     def show(self, result: dict[str, Any], print_text: Callable[[], None] = lambda: None) -> None:

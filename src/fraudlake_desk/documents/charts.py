@@ -18,8 +18,11 @@ from markupsafe import Markup, escape
 from fraudlake_desk.documents.letters import seen
 
 _WIDTH = 960
-_LEFT, _RIGHT = 64, 24
-_TOP, _PLOT, _STRIP = 22, 190, 44
+_LEFT = 64
+_RIGHT = 24
+_TOP = 22
+_PLOT = 190
+_STRIP = 44
 """Heights: above the amounts, of the amounts, and of the strip of scores."""
 _LONGEST = 24
 """The longest name next to a bar, in letters."""
@@ -79,7 +82,10 @@ def layers(
         lines: the column of a line's first box, the number of that box, and that of the other one.
         description: a description for screen readers.
     """
-    across, down, width, height = 192, 46, 156, 38
+    across = 192
+    down = 46
+    width = 156
+    height = 38
     top = 26
 
     def left(column: int) -> float:
@@ -90,8 +96,11 @@ def layers(
 
     parts = [_text(title, left(number), 14, "start") for number, title in enumerate(titles)]
     for column, first, second in lines:
-        begin, end = left(column) + width, left(column + 1)
-        bend, y, to = (begin + end) / 2, middle(first), middle(second)
+        begin = left(column) + width
+        end = left(column + 1)
+        bend = (begin + end) / 2
+        y = middle(first)
+        to = middle(second)
         path = f"M{begin:.1f} {y:.1f}C{bend:.1f} {y:.1f} {bend:.1f} {to:.1f} {end:.1f} {to:.1f}"
         parts.append(_tag("path", class_="link", d=path))
     for column, nodes in enumerate(columns):
@@ -121,11 +130,15 @@ def timeline(marks: Sequence[Mark], description: str) -> Markup:
     """Draw transactions on a time axis: amounts on a logarithmic scale, scores in a strip below."""
     if not marks:
         return Markup()
-    first, last = min(mark.at for mark in marks), max(mark.at for mark in marks)
+    first = min(mark.at for mark in marks)
+    last = max(mark.at for mark in marks)
     margin = max((last - first) * 0.02, timedelta(minutes=1))
-    first, last = first - margin, last + margin
+    first = first - margin
+    last = last + margin
     low, high = _powers(mark.amount for mark in marks)
-    right, bottom, floor = _WIDTH - _RIGHT, _TOP + _PLOT, _TOP + _PLOT + 12 + _STRIP
+    right = _WIDTH - _RIGHT
+    bottom = _TOP + _PLOT
+    floor = _TOP + _PLOT + 12 + _STRIP
 
     def x(at: datetime) -> float:
         return _LEFT + (right - _LEFT) * ((at - first) / (last - first))
@@ -172,8 +185,11 @@ def bars(
     """Draw a number for each day as bars, with the largest number and the first and the last day."""
     if not days:
         return Markup()
-    top, left, bottom = 14, 56, height - 20
-    each, scale = min((width - left) / len(days), 40.0), (bottom - top) / max(*values, 1)
+    top = 14
+    left = 56
+    bottom = height - 20
+    each = min((width - left) / len(days), 40.0)
+    scale = (bottom - top) / max(*values, 1)
     parts = [_text(_number(max(*values, 1)), left - 6, top + 4, "end"), _line("axis", left, bottom, width, bottom)]
     for number, (day, value) in enumerate(zip(days, values, strict=True)):
         place = {"x": left + each * (number + 0.1), "y": bottom - scale * value}
@@ -190,11 +206,14 @@ def ranked(names: Sequence[str], values: Sequence[float], description: str) -> M
     """Draw a number for each name as horizontal bars, each with its number."""
     if not names:
         return Markup()
-    row, left, width = 22, 200, 480
+    row = 22
+    left = 200
+    width = 480
     scale = (width - left - 76) / max(*values, 1)
     parts: list[Markup] = []
     for number, (name, value) in enumerate(zip(names, values, strict=True)):
-        y, length = row * number, max(scale * value, 0.75)
+        y = row * number
+        length = max(scale * value, 0.75)
         bar = {"x": left, "y": y + 4, "width": length, "height": 14}
         parts += [
             _text(_short(name), left - 8, y + 15, "end"),
@@ -208,8 +227,12 @@ def lines(days: Sequence[date], series: Mapping[str, Sequence[float | None]], de
     """Draw shares from 0 to 1 over days, a line for each series; a day without a value interrupts it."""
     if not days or not any(value is not None for values in series.values() for value in values):
         return Markup()
-    width, height, left, top = 480, 190, 44, 30
-    bottom, right = height - 20, width - 8
+    width = 480
+    height = 190
+    left = 44
+    top = 30
+    bottom = height - 20
+    right = width - 8
     span = max((days[-1] - days[0]).days, 1)
 
     def x(day: date) -> float:
@@ -252,7 +275,9 @@ def heat(
     """
     if not names or not days:
         return Markup()
-    row, left, width = 18, 190, 960
+    row = 18
+    left = 190
+    width = 960
     each = min((width - left) / len(days), 48.0)
     parts: list[Markup] = []
     for line, (name, of_name) in enumerate(zip(names, values, strict=True)):
@@ -272,7 +297,8 @@ def heat(
 
 def spark(values: Sequence[float], description: str) -> Markup:
     """Draw numbers as bars without an axis, for the cell of a table."""
-    height, scale = 18, 18 / max([*values, 1])
+    height = 18
+    scale = 18 / max([*values, 1])
     tops = [max(scale * value, 0.75) for value in values]
     parts = [
         _tag("rect", class_="bar", data_value=str(value), x=5 * number, y=height - top, width=4, height=top)
@@ -335,7 +361,8 @@ def _attribute(name: str) -> str:
 def _powers(amounts: Iterable[float]) -> tuple[int, int]:
     """Return the powers of ten between which the amounts lie."""
     positive = [amount for amount in amounts if amount > 0 and math.isfinite(amount)] or [1.0]
-    low, high = math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive)))
+    low = math.floor(math.log10(min(positive)))
+    high = math.ceil(math.log10(max(positive)))
     return low, max(high, low + 1)
 
 

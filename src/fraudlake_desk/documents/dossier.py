@@ -86,7 +86,8 @@ class _Case:
         named = items.find(store, name)
         if named is None or named.case is None:
             raise UsageError(f"{name}: there is no such case: 'fraudlake cases' lists them")
-        self.row, self.item = named.case, named.item
+        self.row = named.case
+        self.item = named.item
         alert_ids = self.row["alert_ids"][:_MOST]
         self._alerts = self._select(
             tables.SILVER_ALERTS, "*", f"WHERE {one_of('alert_id', alert_ids)} ORDER BY timestamp, alert_id"
@@ -121,7 +122,8 @@ class _Case:
         is_at = source_position.at((row["source"], row["position"]) for row in self._transactions)
         if not is_at:
             return []
-        columns, where = f"*, {source_position.COLUMNS}", f"WHERE {self._of_days} AND ({is_at})"
+        columns = f"*, {source_position.COLUMNS}"
+        where = f"WHERE {self._of_days} AND ({is_at})"
         return self._select(tables.BRONZE_TRANSACTIONS, columns, where)
 
     @property
@@ -139,7 +141,8 @@ class _Case:
         """Return the payments with the case's account or key, from three days before it to three days after."""
         named = self.row["entity"] or ACCOUNT
         is_same = history.same_key(self._store, self.item, self._transactions)
-        first, last = self.row["opened_at"] - _AROUND, self.row["last_alert_at"] + _AROUND
+        first = self.row["opened_at"] - _AROUND
+        last = self.row["last_alert_at"] + _AROUND
         clauses = (
             f"WHERE {Window(first.date(), last.date()).sql} AND {is_same} "
             f"ORDER BY {history.own_first(self._ids)}, timestamp LIMIT {_DRAWN}"
@@ -156,7 +159,8 @@ class _Case:
         verdicts = {row["transaction_id"]: row["verdict"] for row in self._verdicts}
         marks = []
         for row in payments:
-            id_, account = row["transaction_id"], row["account_id"]
+            id_ = row["transaction_id"]
+            account = row["account_id"]
             kind: Literal["live"] | None = "live" if id_ in completed else None
             of_account = f" of account {letters.marked(account)}" if accounts else ""
             paid = money.amount(row["amount"], money.currencies(settings, [row]))
@@ -217,7 +221,8 @@ class _Case:
             by = f"{alert['rule']}, version {alert['rule_version']}"
             rows.append((alert["detected_at"], "alert", alert["transaction_id"], by, alert["explanation"]))
         for score in self._predictions:
-            by, says = f"model, version {score['model_version']}", f"probability {text(score['probability'])}"
+            by = f"model, version {score['model_version']}"
+            says = f"probability {text(score['probability'])}"
             rows.append((score["scored_at"], "score", score["transaction_id"], by, says))
         for row in self._verdicts:
             says = f"{_verdict(row['verdict']) or 'withdrawn'}: {_reason(row['reason'])}"
@@ -285,7 +290,8 @@ class _Case:
 
     def files(self) -> Block:
         """Return the landed files of the rows with their hashes."""
-        title, table = "Files", tables.BRONZE_FILES
+        title = "Files"
+        table = tables.BRONZE_FILES
         names = sorted({row["source"] for row in self._transactions if not row["source"].startswith(KAFKA)})
         if not names:
             return Block(title, "No row is from a file.")
@@ -303,7 +309,8 @@ class _Case:
 
     def rules(self) -> Block:
         """Return the versions of the rules that raised the alerts, and who made them."""
-        title, table = "Rules", tables.SILVER_RULES
+        title = "Rules"
+        table = tables.SILVER_RULES
         used = {(alert["rule"], alert["rule_version"]) for alert in self._alerts}
         changes = self._select(table, "*", f"WHERE {one_of('name', {name for name, _ in used})} ORDER BY change")
         rows = [
@@ -328,7 +335,8 @@ class _Case:
 
     def model(self) -> Block:
         """Return the versions of the model that scored the transactions."""
-        title, table = "Model", tables.GOLD_MODELS
+        title = "Model"
+        table = tables.GOLD_MODELS
         versions = sorted({row["model_version"] for row in self._predictions})
         if not versions:
             return Block(title, missing="The transactions are not scored: run 'fraudlake score'.")
@@ -364,7 +372,8 @@ class _Case:
 
     def events(self) -> Block:
         """Return the review of the case."""
-        title, table = "Review", tables.SILVER_REVIEW_EVENTS.name
+        title = "Review"
+        table = tables.SILVER_REVIEW_EVENTS.name
         if not self._events:
             return Block(title, missing="Nobody has looked at the case yet: run 'fraudlake review take'.")
         rows = [
@@ -388,7 +397,8 @@ class _Case:
 
     def attached(self) -> Block:
         """Return the files that analysts attached."""
-        title, table = "Attached files", tables.SILVER_REVIEW_EVENTS
+        title = "Attached files"
+        table = tables.SILVER_REVIEW_EVENTS
         rows = [
             (event.number, event.at, event.analyst, event.file_name, event.file_size, event.file_hash)
             for event in self._events
@@ -402,7 +412,8 @@ class _Case:
 
     def marked(self) -> Block:
         """Return which payments each decision calls fraud."""
-        title, table = "Payments that were marked as fraud", tables.SILVER_REVIEW_EVENTS
+        title = "Payments that were marked as fraud"
+        table = tables.SILVER_REVIEW_EVENTS
         rows = [
             (
                 event.number,
@@ -423,7 +434,8 @@ class _Case:
 
     def chain(self) -> Block:
         """Return the hashes of the events, and the last hash of the lake."""
-        title, table = "Chain of the events", tables.SILVER_REVIEW_EVENTS
+        title = "Chain of the events"
+        table = tables.SILVER_REVIEW_EVENTS
         note = (
             "The hash of an event is the SHA-256 of the event and of the hash before it. 'fraudlake audit verify' "
             "checks the chain of all events of the lake."
@@ -436,7 +448,8 @@ class _Case:
 
     def verdicts(self) -> Block:
         """Return the verdicts on the transactions."""
-        title, table = "Verdicts on transactions", tables.SILVER_VERDICTS
+        title = "Verdicts on transactions"
+        table = tables.SILVER_VERDICTS
         rows = [
             (row["transaction_id"], _verdict(row["verdict"]), row["analyst"], _reason(row["reason"]), row["decided_at"])
             for row in self._verdicts
@@ -446,7 +459,8 @@ class _Case:
 
     def deliveries(self) -> Block:
         """Return where the alerts were sent."""
-        title, table = "Deliveries", tables.SILVER_DELIVERIES
+        title = "Deliveries"
+        table = tables.SILVER_DELIVERIES
         ids = [alert["alert_id"] for alert in self._alerts]
         clauses = f"WHERE {one_of('alert_id', ids)} ORDER BY noted_at, alert_id"
         names = ("alert_id", "destination", "status", "attempts", "reason", "noted_at")

@@ -95,7 +95,8 @@ def report(store: Store, days: Window | None, status: Status | None = None) -> D
 
 def _others(store: Store, days: Window) -> str:
     """Return a sentence on days with transactions outside of a report; empty if there are none."""
-    columns, others = "count(DISTINCT date) AS days, min(date) AS first, max(date) AS last", f"WHERE NOT {days.sql}"
+    columns = "count(DISTINCT date) AS days, min(date) AS first, max(date) AS last"
+    others = f"WHERE NOT {days.sql}"
     (row,) = _select(store, columns, tables.SILVER_TRANSACTIONS, others).to_pylist()
     if not row["days"]:
         return ""
@@ -111,8 +112,10 @@ class _Figures:
     """The blocks of a report, each from a query or two."""
 
     def __init__(self, store: Store, days: Window) -> None:
-        self._store, self._days = store, days
-        self._of_days, self._of_times = f"WHERE {days.has('date')}", f"WHERE {days.has(_DAY)}"
+        self._store = store
+        self._days = days
+        self._of_days = f"WHERE {days.has('date')}"
+        self._of_times = f"WHERE {days.has(_DAY)}"
         self._by_day = self._rows(
             f"date AS day, count(*) AS transactions, {bounded_sum('amount')} AS amount",
             tables.SILVER_TRANSACTIONS,
@@ -168,7 +171,8 @@ class _Figures:
 
     def transactions(self) -> Block:
         """Return the transactions by day."""
-        title, table = "Transactions", tables.SILVER_TRANSACTIONS
+        title = "Transactions"
+        table = tables.SILVER_TRANSACTIONS
         if not self._by_day:
             return Block(title, missing="No transactions yet: run 'fraudlake run'.")
         return self._over_time(
@@ -180,7 +184,8 @@ class _Figures:
 
     def quarantine(self) -> Block:
         """Return the rows in quarantine by reason."""
-        title, table = "Quarantine by reason", tables.SILVER_QUARANTINE
+        title = "Quarantine by reason"
+        table = tables.SILVER_QUARANTINE
         condition = f"dt IS NULL OR {self._days.has('CAST(dt AS DATE)')}"
         counts: Counter[str] = Counter()
         for row in self._rows("reasons, count(*) AS total", table, f"WHERE {condition} GROUP BY reasons"):
@@ -239,7 +244,8 @@ class _Figures:
 
     def overlap(self) -> Block:
         """Return the pairs of rules that raise alerts in the same cases."""
-        title, table = "Rules in the same cases", tables.GOLD_CASES
+        title = "Rules in the same cases"
+        table = tables.GOLD_CASES
         if not self._cases:
             return Block(title, missing="No cases on these days: run 'fraudlake aggregate'.")
         pairs: Counter[tuple[str, str]] = Counter()
@@ -252,7 +258,8 @@ class _Figures:
 
     def deliveries(self) -> Block:
         """Return the outcomes of alerts by destination."""
-        title, table = "Deliveries", tables.SILVER_DELIVERIES
+        title = "Deliveries"
+        table = tables.SILVER_DELIVERIES
         clauses = f"{self._of_times} GROUP BY destination, status ORDER BY destination, status"
         rows = [tuple(row.values()) for row in self._rows("destination, status, count(*) AS alerts", table, clauses)]
         if not rows:
@@ -261,7 +268,8 @@ class _Figures:
 
     def cases(self) -> Block:
         """Return the cases by day."""
-        title, table = "Cases", tables.GOLD_CASES
+        title = "Cases"
+        table = tables.GOLD_CASES
         if not self._cases:
             return Block(title, missing="No cases on these days: run 'fraudlake aggregate'.")
         by_day: dict[date, tuple[float, ...]] = {}
@@ -284,7 +292,8 @@ class _Figures:
 
     def missed(self) -> Block:
         """Return the fraud that the queues missed, estimated from the items drawn at random."""
-        title, missed_fraud = "What is missed", self._missed
+        title = "What is missed"
+        missed_fraud = self._missed
         if missed_fraud is None:
             missing = (
                 "No item that was drawn at random is decided: run 'fraudlake queue build', and decide on those, too."
@@ -323,7 +332,8 @@ class _Figures:
 
     def quality(self) -> Block:
         """Return the figures of the model by day."""
-        title, table = "Quality by day", tables.GOLD_PREDICTION_QUALITY
+        title = "Quality by day"
+        table = tables.GOLD_PREDICTION_QUALITY
         rows = self._rows("*", table, f"{self._of_days} ORDER BY judged_by, date, model_version")
         if not rows:
             return Block(title, missing="No scored transaction has a label: run 'fraudlake train', 'fraudlake score'.")
@@ -340,7 +350,8 @@ class _Figures:
 
     def scores(self) -> Block:
         """Return the distribution of the scores."""
-        title, table = "Scores", tables.GOLD_FRAUD_PREDICTIONS
+        title = "Scores"
+        table = tables.GOLD_FRAUD_PREDICTIONS
         tenth = "CAST(least(floor(probability * 10), 9) AS INT)"
         rows = self._rows(
             f"{tenth} AS tenth, count(*) AS transactions, sum(CASE WHEN prediction THEN 1 ELSE 0 END) AS predicted, "
@@ -358,7 +369,8 @@ class _Figures:
 
     def drift(self) -> Block:
         """Return the stability index of each feature on the latest days."""
-        title, table = "Drift", tables.GOLD_FEATURE_DRIFT
+        title = "Drift"
+        table = tables.GOLD_FEATURE_DRIFT
         clauses = f"{self._of_days} AND is_after_training ORDER BY date, feature"
         rows = self._rows("date, model_version, feature, psi", table, clauses)
         if not rows:

@@ -86,7 +86,8 @@ class Health:
 def health(store: Store) -> Health:
     """Return the health of a lake."""
     reasons = _reasons(store)
-    removals, name = tables.GOLD_ROW_REMOVALS, tables.GOLD_ROW_REMOVALS.name
+    removals = tables.GOLD_ROW_REMOVALS
+    name = tables.GOLD_ROW_REMOVALS.name
     removed = store.query(f"SELECT table_name, sum(rows) AS rows FROM {name} GROUP BY table_name", removals).to_pylist()
     late = f"SELECT sum(rows_from_kafka_or_late) AS late FROM {name} WHERE table_name = 'silver_quarantine'"
     removed_late = store.query(late, removals)["late"][0].as_py() or 0

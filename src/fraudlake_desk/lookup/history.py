@@ -27,7 +27,8 @@ MOST = 2000
 """Most transactions of a history: those of its case first, then the latest others."""
 _AFTER = 7
 """Days of a history after those of the item."""
-KEYS, SHARERS = 5, 8
+KEYS = 5
+SHARERS = 8
 """Most keys of an entity that are looked up, and most accounts listed for each."""
 NUMBERED = 20
 """Accounts of a key whose numbers are written next to their marks on the time axis."""
@@ -82,14 +83,16 @@ def read_history(store: Store, item: Item, about: Window, days: int, alert_ids: 
     window = around(about, days)
     own = read_transactions(store, item, about) if item.has_accounts else []
     condition = f"{same_key(store, item, own)} AND {window.sql}"
-    silver, name = tables.SILVER_TRANSACTIONS, tables.SILVER_TRANSACTIONS.name
+    silver = tables.SILVER_TRANSACTIONS
+    name = tables.SILVER_TRANSACTIONS.name
     # A terminal may have so many payments that those of the case are not among the latest.
     order = f"{own_first(item.transaction_ids)}, timestamp DESC, transaction_id"
     rows = store.query(f"SELECT * FROM {name} WHERE {condition} ORDER BY {order} LIMIT {MOST + 1}", silver).to_pylist()
     total = len(rows)
     if total > MOST:
         counted = store.query(f"SELECT count(*) AS total FROM {name} WHERE {condition}", silver)
-        total, rows = int(counted["total"][0].as_py()), rows[:MOST]
+        total = int(counted["total"][0].as_py())
+        rows = rows[:MOST]
     rows.sort(key=lambda row: row["transaction_id"])
     rows.sort(key=lambda row: row["timestamp"], reverse=True)
     ids = {row["transaction_id"] for row in rows}
@@ -122,7 +125,8 @@ def find_account(store: Store, account: str) -> Item:
 
 def accounts_beginning(store: Store, beginning: str) -> list[str]:
     """Return the accounts with transactions whose names begin with a text and are longer than it."""
-    silver, length = tables.SILVER_TRANSACTIONS, len(beginning)
+    silver = tables.SILVER_TRANSACTIONS
+    length = len(beginning)
     accounts = store.query(
         f"SELECT DISTINCT account_id FROM {silver.name} "
         f"WHERE substr(account_id, 1, {length}) = {literal(beginning)} AND length(account_id) > {length}",

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from fraudlake_desk.review.item import Item
     from fraudlake_desk.window import Window
 
-STEPS, NODES = 2, 12
+STEPS = 2
+NODES = 12
 """Number of steps from the case, and the most keys and accounts that each lists."""
 FOLLOWED = 100
 """A key that more accounts share, such as a large merchant's, is not followed: its accounts are only counted."""
@@ -104,14 +105,16 @@ def find_links(store: Store, item: Item, about: Window, days: int) -> Links:
     search = _Search(store, item, rows, history.around(about, days))
     accounts = search.accounts(Counter(row["account_id"] for row in rows) or Counter(own))
     steps: list[Step] = []
-    known, named = own, accounts[:NODES]
+    known = own
+    named = accounts[:NODES]
     for _ in range(STEPS):
         followed = [key for step in steps for key in step.keys]
         step, reached = search.step([one.account_id for one in named], known, followed)
         if not step.keys:
             break
         steps.append(step)
-        known, named = known | reached, step.accounts
+        known = known | reached
+        named = step.accounts
     return Links(search.window, accounts[:NODES], len(accounts[NODES:]), steps)
 
 
@@ -120,7 +123,9 @@ class _Search:
 
     def __init__(self, store: Store, item: Item, rows: Sequence[Mapping[str, Any]], window: Window) -> None:
         self.window = window
-        self._store, self._item, self._rows = store, item, rows
+        self._store = store
+        self._item = item
+        self._rows = rows
         # No other account can share a key that contains the account.
         entities = store.settings.entities
         self._entities = {name: columns for name, columns in entities.items() if "account_id" not in columns}
@@ -190,7 +195,8 @@ class _Search:
 
     def _keys(self, entity: str, frontier: Sequence[str], others: str, followed: Sequence[Key]) -> list[dict[str, Any]]:
         """Return keys of an entity that accounts share with others: those with fraud first, then the rarest."""
-        columns, silver = self._entities[entity], tables.SILVER_TRANSACTIONS
+        columns = self._entities[entity]
+        silver = tables.SILVER_TRANSACTIONS
         own = {column: f"own_{number}" for number, column in enumerate(columns)}
         renamed = ", ".join(f"{column} AS {name}" for column, name in own.items())
         is_new = [f"{column} IS NOT NULL" for column in columns]
@@ -216,7 +222,8 @@ class _Search:
         self, entity: str, keys: Sequence[Mapping[str, Any]], frontier: Sequence[str], others: str
     ) -> Iterable[tuple[str, str]]:
         """Yield keys, as texts, with the accounts that used them: the frontier's, and for rare keys the others, too."""
-        columns, silver = self._entities[entity], tables.SILVER_TRANSACTIONS
+        columns = self._entities[entity]
+        silver = tables.SILVER_TRANSACTIONS
         is_any = " OR ".join(f"({history.has_key(key, columns)})" for key in keys)
         few = [f"({history.has_key(key, columns)})" for key in keys if key["accounts"] <= FOLLOWED]
         of_others = f"({' OR '.join(few)}) AND {others}" if few else "false"

@@ -48,7 +48,8 @@ def amount(value: float | None, of: Sequence[str] = ()) -> str:
 
 def read_currencies(store: Store, queued: Sequence[Queued]) -> dict[str, list[str]]:
     """Return the currencies of each item of a queue, by its id."""
-    wanted, silver = declared(store.settings, "currency"), SILVER_TRANSACTIONS
+    wanted = declared(store.settings, "currency")
+    silver = SILVER_TRANSACTIONS
     days = [one.item.about for one in queued if one.item.about]
     if not wanted or not days:
         return {}

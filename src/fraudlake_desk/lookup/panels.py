@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from fraudlake_desk.review.item import Item
     from fraudlake_desk.window import Window
 
-ROWS, SECONDS = 20, 10.0
+ROWS = 20
+SECONDS = 10.0
 """Most rows of a panel, and seconds that its query may take."""
 _LATEST = 100
 """Latest payments of an account whose keys have panels, if there is no case."""

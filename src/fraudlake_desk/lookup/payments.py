@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 def days(store: Store, where: str = "") -> Window | None:
     """Return the first and the last day with transactions; None if there is none."""
-    columns, silver = "min(date) AS first, max(date) AS last", SILVER_TRANSACTIONS
+    columns = "min(date) AS first, max(date) AS last"
+    silver = SILVER_TRANSACTIONS
     (row,) = store.query(f"SELECT {columns} FROM {silver.name} {where}", silver).to_pylist()
     return Window(row["first"], row["last"]) if row["first"] else None
 
@@ -53,7 +54,8 @@ def by_id(store: Store, ids: Iterable[str], window: Window | None = None) -> dic
     wanted = sorted({*ids})
     if not wanted:
         return {}
-    silver, of_days = SILVER_TRANSACTIONS, f" AND {window.sql}" if window else ""
+    silver = SILVER_TRANSACTIONS
+    of_days = f" AND {window.sql}" if window else ""
     rows = store.query(
         f"SELECT transaction_id, account_id, timestamp, amount FROM {silver.name} "
         f"WHERE {one_of('transaction_id', wanted)}{of_days}",

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 QUEUE_COLUMNS = ("day", "item_id", "kind", "account_id", "amount_at_risk", "population", "is_flagged")
 """The columns of ``gold_review_queue`` that the functions need."""
-FRAUD, GENUINE, UNSURE = "fraud", "genuine", "unsure"
+FRAUD = "fraud"
+GENUINE = "genuine"
+UNSURE = "unsure"
 
 
 Spent = Callable[[list[date], int, int], "Floats | None"]
@@ -171,9 +173,11 @@ def _estimated(items: pd.DataFrame, spent: Spent | None) -> Missed | None:
         return None
     is_drawn = covered["kind"] == DRAWN
     is_fraud, is_genuine = (covered["verdict"] == verdict for verdict in (FRAUD, GENUINE))
-    listed, found = covered[~is_drawn & (is_fraud | is_genuine)], covered[~is_drawn & is_fraud]
+    listed = covered[~is_drawn & (is_fraud | is_genuine)]
+    found = covered[~is_drawn & is_fraud]
     sample = _Sample(covered[is_drawn], spent)
-    flagged, all_ = sample.drawn["is_flagged"], sample.drawn["is_flagged"].notna()
+    flagged = sample.drawn["is_flagged"]
+    all_ = sample.drawn["is_flagged"].notna()
     fraud = int((is_drawn & is_fraud).sum())
     # Two intervals share the error probability (Bonferroni).
     unflagged, unreviewed = (sample.accounts(part, (1 + CONFIDENCE) / 2) for part in (~flagged, flagged))
@@ -203,9 +207,11 @@ class _Sample:
     """Drawn accounts of some days, which represent all unlisted accounts of those days."""
 
     def __init__(self, drawn: pd.DataFrame, spent: Spent | None) -> None:
-        self.drawn, self._spent = drawn, spent
+        self.drawn = drawn
+        self._spent = spent
         self.population = int(drawn.groupby("day")["population"].max().sum())
-        self._is_fraud, self._is_unsure = drawn["verdict"] == FRAUD, drawn["verdict"] == UNSURE
+        self._is_fraud = drawn["verdict"] == FRAUD
+        self._is_unsure = drawn["verdict"] == UNSURE
         self._is_seen = self._is_fraud | self._is_unsure | (drawn["verdict"] == GENUINE)
 
     def others(self, is_part: pd.Series[bool]) -> Others:
@@ -216,15 +222,18 @@ class _Sample:
         """Estimate the number of accounts with fraud."""
         weights = self.drawn["least_weight"].to_numpy()
         fraud, unsure = ((is_part & which).to_numpy() for which in (self._is_fraud, self._is_unsure))
-        seen, may_be = self._is_seen.to_numpy(), fraud | unsure
+        seen = self._is_seen.to_numpy()
+        may_be = fraud | unsure
         low = total(weights[fraud], weights[seen & ~fraud], self.population, confidence).low
         high = total(weights[may_be], weights[seen & ~may_be], self.population, confidence).high
         return Estimate(float(self.drawn["weight"].to_numpy()[fraud].sum()), low, high)
 
     def _amount(self, is_part: pd.Series[bool]) -> Estimate:
-        fraud, may_be = self.drawn[is_part & self._is_fraud], self.drawn[is_part & (self._is_fraud | self._is_unsure)]
-        value, seen = float((fraud["weight"] * fraud["amount"]).sum()), float(fraud["amount"].sum())
-        low, _ = intervals.of_sum((fraud["least_weight"] * fraud["amount"]).to_numpy(), 0.0)
+        fraud = self.drawn[is_part & self._is_fraud]
+        may_be = self.drawn[is_part & (self._is_fraud | self._is_unsure)]
+        value = float((fraud["weight"] * fraud["amount"]).sum())
+        seen = float(fraud["amount"].sum())
+        low, _ = intervals.estimate_sum((fraud["least_weight"] * fraud["amount"]).to_numpy(), 0.0)
         most = self.accounts(is_part).high
         if most <= len(fraud):
             return Estimate(value, seen, seen)
@@ -244,7 +253,7 @@ class _Sample:
         ordered = may_be.sort_values("amount", ascending=False)
         weights, amounts = (ordered[name].to_numpy() for name in ("least_weight", "amount"))
         weight = float(self.drawn["least_weight"].max())
-        limits = [min(intervals.of_sum(weights[:number], weight)[1], most) for number in range(len(weights) + 1)]
+        limits = [min(intervals.estimate_sum(weights[:number], weight)[1], most) for number in range(len(weights) + 1)]
         known = np.concatenate(([0.0], np.cumsum(np.minimum(largest, MOST_AMOUNT))))
         spent = np.interp([limits[0], most], np.arange(len(known)), known)
         return float(min(spent[0] + (np.diff(limits) * amounts).sum(), spent[1]))
@@ -284,7 +293,8 @@ def total(hits: Floats, others: Floats, of: float, confidence: float = CONFIDENC
         confidence: the probability with which the interval covers the truth.
     """
     largest = float(max(hits.max(initial=0), others.max(initial=0)))
-    low, high = intervals.of_sum(hits, largest, confidence)
-    fewest, most = intervals.of_sum(others, largest, confidence)
-    low, high = max(low, of - most, len(hits)), min(high, of - fewest, of - len(others))
+    low, high = intervals.estimate_sum(hits, largest, confidence)
+    fewest, most = intervals.estimate_sum(others, largest, confidence)
+    low = max(low, of - most, len(hits))
+    high = min(high, of - fewest, of - len(others))
     return Estimate(float(hits.sum()), min(low, high), high)

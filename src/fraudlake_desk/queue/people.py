@@ -73,7 +73,8 @@ class Total:
 
 def total(people: Iterable[Work], queued: Iterable[Queued]) -> Total:
     """Sum the work of people, and count the items of the queues of the same days."""
-    people, queued = [*people], [one for one in queued if not one.is_repeated]
+    people = [*people]
+    queued = [one for one in queued if not one.is_repeated]
     seconds = [second for work in people for second in work.seconds]
     return Total(
         queued=len(queued),

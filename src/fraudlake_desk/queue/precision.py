@@ -176,9 +176,11 @@ def weigh(
 
 
 def _weighted(rows: pd.DataFrame) -> _Weighted:
-    is_right, is_wrong = rows["is_fraud"] == 1, rows["is_fraud"] == 0
+    is_right = rows["is_fraud"] == 1
+    is_wrong = rows["is_fraud"] == 0
     is_listed = rows["is_listed"]
-    listed, right = int((is_listed & (is_right | is_wrong)).sum()), int((is_listed & is_right).sum())
+    listed = int((is_listed & (is_right | is_wrong)).sum())
+    right = int((is_listed & is_right).sum())
     others = rows[~is_listed]
     drawn = others[others["weight"].notna() & others["is_fraud"].notna()]
     rest = _rest(others, drawn)
@@ -201,8 +203,8 @@ def _rest(others: pd.DataFrame, drawn: pd.DataFrame) -> Estimate:
     # The number of unlisted alerts is known, so the weights are scaled to add up to it.
     scale = len(others) / (hits.sum() + misses.sum())
     largest = scale * float(by_account["weight"].max()) * int(others.groupby(["day", "account_id"]).size().max())
-    low, high = intervals.of_sum(hits * scale, largest)
-    fewest, most = intervals.of_sum(misses * scale, largest)
+    low, high = intervals.estimate_sum(hits * scale, largest)
+    fewest, most = intervals.estimate_sum(misses * scale, largest)
     high = min(high, len(others) - fewest, len(others) - int(wrong.sum()))
     low = max(low, len(others) - most, int(by_account["right"].sum()))
     return Estimate(float(hits.sum()) * scale, min(low, high), high)

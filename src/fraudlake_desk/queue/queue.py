@@ -65,7 +65,8 @@ def build(
         UsageError: the lake has no transactions, none as early or as late as the day, or alerts that are in no case.
         FraudlakeError: it is to be built again, and somebody has taken or decided an item of it.
     """
-    now, size = now or datetime.now(UTC), size or store.settings.queue_size
+    now = now or datetime.now(UTC)
+    size = size or store.settings.queue_size
     cases.require_cases(store)
     day = _day(store, day, now)
     there = read_day(store, day)

@@ -82,7 +82,8 @@ class Reviewed:
 
     def _spent(self, days: list[date], most: int, population: int) -> Floats | None:
         """Return the largest daily amounts of unlisted accounts: see :data:`missed.Spent`."""
-        table, queue = tables.GOLD_ACCOUNT_DAILY, tables.GOLD_REVIEW_QUEUE
+        table = tables.GOLD_ACCOUNT_DAILY
+        queue = tables.GOLD_REVIEW_QUEUE
         others = (
             f"FROM {table.name} d WHERE {one_of('d.date', days)} AND NOT EXISTS (SELECT 1 FROM {queue.name} q "
             "WHERE q.day = d.date AND q.account_id = d.account_id AND q.kind = 'case')"

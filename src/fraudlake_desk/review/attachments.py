@@ -46,7 +46,8 @@ def attach(
         FraudlakeError: it cannot be written.
     """
     require_size(len(content))
-    hash_, base = hashlib.sha256(content).hexdigest(), _base(name)
+    hash_ = hashlib.sha256(content).hexdigest()
+    base = _base(name)
 
     def make(before: State) -> Event:
         if before.attached >= MOST:
@@ -67,7 +68,8 @@ def read(store: Store, event: Event) -> bytes:
         FraudlakeError: the file is gone, or its content has changed.
     """
     assert event.file_name is not None and event.file_hash is not None
-    content, name = store.read_file(event.file_hash), shown(event.file_name)
+    content = store.read_file(event.file_hash)
+    name = shown(event.file_name)
     if content is None:
         raise FraudlakeError(f"the file {name} is not in {store.name} any more: it was removed, as 'forget' does")
     if hashlib.sha256(content).hexdigest() != event.file_hash:

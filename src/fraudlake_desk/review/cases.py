@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     from fraudlake.lake.store import Store
 
-DRAWN, CASE, OPENED = "drawn", "case", "opened"
+DRAWN = "drawn"
+CASE = "case"
+OPENED = "opened"
 
 
 def listed(store: Store, day: date | None = None, limit: int | None = None) -> pa.Table:

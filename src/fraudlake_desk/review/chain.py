@@ -55,7 +55,9 @@ def verify(events: Iterable[Event], known: tuple[int, str] | None = None, may_be
     """
     faults: list[str] = []
     hashes: dict[int, str | None] = {}
-    before, last, erased = None, 0, 0
+    before = None
+    last = 0
+    erased = 0
     for event in events:
         if event.number == last:
             faults.append(f"two events have the number {last}")
@@ -66,7 +68,8 @@ def verify(events: Iterable[Event], known: tuple[int, str] | None = None, may_be
         elif not event.is_erased and event.hash != link(before, event):
             faults.append(f"event {event.number} does not fit the hashes: it or the one before it was altered")
         erased += bool(event.is_erased)
-        before, last = event.hash, event.number
+        before = event.hash
+        last = event.number
         hashes[last] = before
     if known is not None and hashes.get(known[0]) != known[1]:
         faults.append(f"event {known[0]} has not the hash that was noted: events were cut off or written anew")

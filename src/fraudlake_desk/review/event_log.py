@@ -193,7 +193,7 @@ def read(store: Store, where: str) -> list[Event]:
 
 
 def select(store: Store, where: str = "") -> pa.Table:
-    """Return the events that :func:`read` would return, as rows for :func:`of_rows`."""
+    """Return the events that :func:`read` would return, as rows for :func:`as_events`."""
     statement = f"SELECT * FROM {SILVER_REVIEW_EVENTS.name} {where} ORDER BY number"
     return store.query(statement, SILVER_REVIEW_EVENTS).select([field.name for field in fields(Event)])
 

@@ -68,7 +68,8 @@ def latest(days: Mapping[date, bool]) -> date | None:
 
 def listed(store: Store, day: date, now: datetime | None = None) -> list[Queued]:
     """Return the queue of a day by rank, then its cases opened by hand, with their states at ``now``."""
-    now, rows = now or datetime.now(UTC), queue.read_day(store, day)
+    now = now or datetime.now(UTC)
+    rows = queue.read_day(store, day)
     by_hand = opened.read_day(store, day)
     rows += [opened.queued(case, rank) for rank, case in enumerate(by_hand, len(rows) + 1)]
     by_name = cases.named(store, [row["item_id"] for row in rows if row["kind"] == cases.CASE])
@@ -105,7 +106,8 @@ def _item(row: dict[str, Any], case: dict[str, Any] | None, merged: merges.Merge
     """Return the item of a row of the queue; for a drawn account without its payments, which :func:`whole` looks up."""
     if case is not None:
         return merged.item(merged.rows.get(merged.whole(case["case_id"]), case), row["day"])
-    names, day = frozenset([row["item_id"]]), row["day"]
+    names = frozenset([row["item_id"]])
+    day = row["day"]
     about = Window(day, day)
     return Item(row["item_id"], None, row["entity"], row["entity_key"], row["account_id"], (), names, day, about)
 

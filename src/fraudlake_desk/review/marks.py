@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from fraudlake.lake.store import Store
     from fraudlake_desk.review.item import Item
 
-BEFORE, AFTER = 90, 7
+BEFORE = 90
+AFTER = 7
 """Payments can be marked from so many days before an item's own days to so many after."""
 
 

@@ -47,7 +47,8 @@ def open_case(
         UsageError: no payment or reason is given, or a payment is not of the account.
         FraudlakeError: another case that was opened by hand and is still open has one of the payments.
     """
-    ids, time = [*dict.fromkeys(payments)], now or datetime.now(UTC)
+    ids = [*dict.fromkeys(payments)]
+    time = now or datetime.now(UTC)
     if not ids:
         raise UsageError(f"name the payments of {account} that the case is about: nothing was written")
     paid = by_id(store, ids)
@@ -55,7 +56,8 @@ def open_case(
         if id_ not in paid or paid[id_]["account_id"] != account:
             raise UsageError(f"account {account} has no payment {id_}: nothing was written")
     dates = [payment["timestamp"].date() for payment in paid.values()]
-    name, about = opened.id_of(event_id), Window(min(dates), max(dates))
+    name = opened.id_of(event_id)
+    about = Window(min(dates), max(dates))
     day = next((day for day, is_queue in items.days(store).items() if is_queue), time.date())
     item = Item(name, name, ACCOUNT, account, account, tuple(ids), frozenset([name]), day, about)
 
@@ -87,7 +89,8 @@ def merge(
 
     def make(before: State) -> Event:
         # Each attempt reads both again: `event_log.record` calls this again if another event is written first.
-        one, other = _case(store, name), _case(store, into)
+        one = _case(store, name)
+        other = _case(store, into)
         if one.item.item_id == other.item.item_id:
             raise UsageError(f"{name} and {into} are one case already")
         if one.part is not None:

@@ -68,7 +68,8 @@ class Merges:
             return {**case}
         item = self.item(case)
         assert item.about is not None
-        silver, where = SILVER_TRANSACTIONS, f"{item.about.sql} AND {one_of('transaction_id', item.transaction_ids)}"
+        silver = SILVER_TRANSACTIONS
+        where = f"{item.about.sql} AND {one_of('transaction_id', item.transaction_ids)}"
         counts = f"count(DISTINCT account_id) AS accounts, {bounded_sum('amount')} AS amount_at_risk"
         (known,) = store.query(f"SELECT {counts} FROM {silver.name} WHERE {where}", silver).to_pylist()
         if known["amount_at_risk"] is None:  # row_retention has removed the payments
@@ -130,7 +131,8 @@ def read_merges(store: Store) -> Merges:
         {row["case_id"]: row for row in by_name.values()}, last=max((one.number for one in events), default=0)
     )
     for event in events:
-        part, other = by_name.get(event.item_id), by_name.get(event.merged_into or "")
+        part = by_name.get(event.item_id)
+        other = by_name.get(event.merged_into or "")
         if part is None:
             continue
         id_ = part["case_id"]

@@ -69,7 +69,9 @@ class Access(ABC):
             public_url: the address of the pages if they are behind a proxy; None: where they are served.
             hosts: host names that a request may use; empty for any.
         """
-        self._secret, self._public, self._hosts = secrets.token_bytes(32), public_url, set(hosts)
+        self._secret = secrets.token_bytes(32)
+        self._public = public_url
+        self._hosts = set(hosts)
         if hosts and public_url:
             self._hosts.add(str(urlsplit(public_url).hostname))
 
@@ -99,7 +101,8 @@ class Access(ABC):
         Raises:
             RefusedError: another site sent it, or the desk has been restarted since the page was loaded.
         """
-        origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+        origin = request.headers.get("origin")
+        site = request.headers.get("sec-fetch-site")
         is_hidden = origin == "null" and site == "same-origin"  # hidden by an extension, or a policy of a proxy
         is_foreign = origin is not None and not is_hidden and not self._is_own_origin(request, origin)
         if is_foreign or site not in (None, "same-origin", "none"):
@@ -144,10 +147,13 @@ class TokenAccess(Access):
         """
         super().__init__(public_url, hosts)
         self.token = secrets.token_urlsafe(24)
-        self._renewed, self._brief = renewed, (secrets.token_urlsafe(24), 0.0)
-        self._name, self._role = name, role
+        self._renewed = renewed
+        self._brief = (secrets.token_urlsafe(24), 0.0)
+        self._name = name
+        self._role = role
         self._is_encrypted = bool(public_url and public_url.startswith("https:"))
-        self._cookie, self._session = f"fraudlake_desk_{port}", secrets.token_urlsafe(24)
+        self._cookie = f"fraudlake_desk_{port}"
+        self._session = secrets.token_urlsafe(24)
 
     async def person(self, request: Request) -> Person | Response:
         """Return the person if the cookie is valid; exchange a valid token for the cookie."""
@@ -211,15 +217,19 @@ class ProxyAccess(Access):
             most: the highest role that anybody gets.
         """
         super().__init__(public_url, hosts)
-        self._header, self._groups_header, self._trusted = header, groups_header, trusted
-        self._roles, self._most = roles, most
+        self._header = header
+        self._groups_header = groups_header
+        self._trusted = trusted
+        self._roles = roles
+        self._most = most
 
     async def person(self, request: Request) -> Person | Response:
         """Return the person whom a trusted proxy names."""
         peer = request.client.host if request.client else ""
         if not self.is_proxy(peer):
             raise RefusedError(f"open {self._public}: {peer} is not a proxy that this desk trusts (trusted_proxies)")
-        name, groups = self._of_proxy(request, self._header), ""
+        name = self._of_proxy(request, self._header)
+        groups = ""
         if self._groups_header:
             groups = self._of_proxy(request, self._groups_header, is_required=False)
         role = self._roles.role(name, {group.strip() for group in groups.split(",")})
@@ -266,7 +276,8 @@ class PlatformAccess(Access):
             groups_of: returns the groups of the owner of an access token.
         """
         super().__init__()
-        self._roles, self._groups_of = roles, groups_of
+        self._roles = roles
+        self._groups_of = groups_of
         self._known: dict[str, tuple[float, Role]] = {}
 
     async def person(self, request: Request) -> Person | Response:

@@ -62,7 +62,8 @@ class UserStores:
         """
         if not settings.is_in_workspace or settings.warehouse is None:
             raise UsageError("a Databricks App reads through a SQL warehouse: give --catalog, --schema and --warehouse")
-        self._settings, self._lock = settings, threading.Lock()
+        self._settings = settings
+        self._lock = threading.Lock()
         self._opened: dict[str, tuple[str, WarehouseStore]] = {}
 
     def of(self, name: str, token: str) -> WarehouseStore:

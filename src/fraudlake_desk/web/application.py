@@ -76,13 +76,17 @@ def _static(site: Site) -> Callable[[Request], Awaitable[Response]]:
 def _error(site: Site, request: Request, error: Exception) -> Response:
     """Return an error as a page, or as JSON or text for a script."""
     if isinstance(error, PageError):
-        status, text = error.status, str(error)
+        status = error.status
+        text = str(error)
     elif isinstance(error, FraudlakeError):
-        status, text = 409, str(error)
+        status = 409
+        text = str(error)
     elif isinstance(error, HTTPException):
-        status, text = error.status_code, str(error.detail)
+        status = error.status_code
+        text = str(error.detail)
     else:
-        status, text = 500, f"{first_line(error)}: nothing was written after this"
+        status = 500
+        text = f"{first_line(error)}: nothing was written after this"
         _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
     if wants_json(request):
         return JSONResponse({"error": text}, status)

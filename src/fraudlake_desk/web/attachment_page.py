@@ -32,8 +32,12 @@ def routes(site: Site) -> list[Route]:
         return done(request, await forms.carried_out(lambda: sent(request, upload)))
 
     def sent(request: Request, upload: Upload) -> str:
-        person, name, fields = request.state.person, request.path_params["name"], upload.fields
-        store, day, id_ = site.store_of(person), day_of(fields.get("day")), forms.event_id(fields)
+        person = request.state.person
+        name = request.path_params["name"]
+        fields = upload.fields
+        store = site.store_of(person)
+        day = day_of(fields.get("day"))
+        id_ = forms.event_id(fields)
         named = items.find(store, name, day)
         if named is None:
             raise MissingError("there is no such item any more: it was forgotten or replaced")
@@ -45,7 +49,8 @@ def routes(site: Site) -> list[Route]:
         return f"/items/{segment(name)}?{urlencode(query)}"
 
     def download(request: Request) -> Response:
-        store, name = site.store_of(request.state.person), request.path_params["name"]
+        store = site.store_of(request.state.person)
+        name = request.path_params["name"]
         named = items.find(store, name)
         events = event_log.read_events_of_items(store, named.item.all_names) if named else []
         event = next((one for one in events if one.event_id == request.path_params["event_id"]), None)

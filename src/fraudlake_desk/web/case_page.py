@@ -98,7 +98,8 @@ def routes(site: Site) -> list[Route]:
         return _page(site, request, site.store_of(request.state.person), named)
 
     def find(request: Request) -> Response:
-        given, store = request.query_params.get("name", ""), site.store_of(request.state.person)
+        given = request.query_params.get("name", "")
+        store = site.store_of(request.state.person)
         if not given.strip():
             raise MissingError("give the name of what to find")
         for name in dict.fromkeys((given, given.strip())):  # blanks may be part of the name, or copied by accident
@@ -116,18 +117,21 @@ def routes(site: Site) -> list[Route]:
         )
 
     def shared(request: Request) -> Response:
-        store, named = site.store_of(request.state.person), _find(*_arguments(site, request))
+        store = site.store_of(request.state.person)
+        named = _find(*_arguments(site, request))
         shares = history.shared(store, named.item, _about(named.item), _days(request))
         return site.page(request, "shared.html", shares=shares, entities=bool(store.settings.entities))
 
     def linked(request: Request) -> Response:
-        store, named = site.store_of(request.state.person), _find(*_arguments(site, request))
+        store = site.store_of(request.state.person)
+        named = _find(*_arguments(site, request))
         known = links.find_links(store, named.item, _about(named.item), _days(request))
         drawn = link_drawing.drawing(known)
         return site.page(request, "links.html", links=known, drawing=drawn, entities=bool(store.settings.entities))
 
     def dossier_(request: Request) -> Response:
-        store, name = site.store_of(request.state.person), request.path_params["name"]
+        store = site.store_of(request.state.person)
+        name = request.path_params["name"]
         case = _find(store, name).case
         if case is None:
             raise MissingError("a drawn account has no dossier: it has no case")
@@ -141,7 +145,8 @@ def routes(site: Site) -> list[Route]:
         return _page(site, request, store, Named(_account(store, request), None, None))
 
     def item_panels(request: Request) -> Response:
-        store, named = site.store_of(request.state.person), _find(*_arguments(site, request))
+        store = site.store_of(request.state.person)
+        named = _find(*_arguments(site, request))
         return site.page(request, "panels.html", panels=panels.fill_panels(store, named.item, _about(named.item)))
 
     def account_panels(request: Request) -> Response:
@@ -155,8 +160,11 @@ def routes(site: Site) -> list[Route]:
             return done(request, await forms.carried_out(lambda: sent(request, fields)))
 
         def sent(request: Request, fields: Fields) -> str:
-            person, name = request.state.person, request.path_params["name"]
-            store, day, chosen = site.store_of(person), day_of(fields.get("day")), QueueFilter.read(fields)
+            person = request.state.person
+            name = request.path_params["name"]
+            store = site.store_of(person)
+            day = day_of(fields.get("day"))
+            chosen = QueueFilter.read(fields)
             named = _find(store, name, day)
             if named.part is not None:
                 raise PageError(f"this is part of case {named.item.item_id} now: load the page again")
@@ -171,11 +179,14 @@ def routes(site: Site) -> list[Route]:
         return done(request, await forms.carried_out(lambda: suppressed(request, fields)))
 
     def suppressed(request: Request, fields: Fields) -> str:
-        person, name = request.state.person, request.path_params["name"]
-        store, until = site.store_of(person), day_of(fields.get("until"))
+        person = request.state.person
+        name = request.path_params["name"]
+        store = site.store_of(person)
+        until = day_of(fields.get("until"))
         if until is None:
             raise PageError("give the day until which the rule is suppressed: nothing was written")
-        item, chosen = _find(store, name, day_of(fields.get("day"))).item, QueueFilter.read(fields)
+        item = _find(store, name, day_of(fields.get("day"))).item
+        chosen = QueueFilter.read(fields)
         entry = list_entries.add(
             store,
             rules.read(store)[0],
@@ -215,7 +226,8 @@ def routes(site: Site) -> list[Route]:
 
 
 def _take(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
-    id_, lock = forms.event_id(fields), store.settings.review_lock
+    id_ = forms.event_id(fields)
+    lock = store.settings.review_lock
     return verdicts.record_one(store, item, id_, lambda before: actions.take(item, before, analyst, lock, id_))
 
 
@@ -225,11 +237,14 @@ def _release(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
 
 
 def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
-    id_, verdict = forms.event_id(fields), fields.get("verdict")
+    id_ = forms.event_id(fields)
+    verdict = fields.get("verdict")
     known = next((one for one in get_args(Verdict) if one == verdict), None)
     if known is None:
         raise PageError("a verdict is fraud, genuine or unsure")
-    reason, note, is_correction = fields.get("reason"), fields.get("note"), bool(fields.get("correct"))
+    reason = fields.get("reason")
+    note = fields.get("note")
+    is_correction = bool(fields.get("correct"))
     marked = fields.getlist("fraud") if known == "fraud" else []
     if known == "fraud" and not marked:
         raise PageError("mark the payments that are fraud: nothing was written")
@@ -249,12 +264,14 @@ def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
 
 
 def _withdraw(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
-    id_, reason = forms.event_id(fields), fields.get("reason")
+    id_ = forms.event_id(fields)
+    reason = fields.get("reason")
     return verdicts.record_one(store, item, id_, lambda before: actions.withdraw(item, before, analyst, id_, reason))
 
 
 def _set_aside(kind: SetAside, store: Store, analyst: str, item: Item, fields: Fields) -> Event:
-    id_, day = forms.event_id(fields), day_of(fields.get("until"))
+    id_ = forms.event_id(fields)
+    day = day_of(fields.get("until"))
     until = datetime.combine(day, time(), UTC) if day else None
     reason, note, assignee = (fields.get(name) for name in ("reason", "note", "assignee"))
 
@@ -265,7 +282,9 @@ def _set_aside(kind: SetAside, store: Store, analyst: str, item: Item, fields: F
 
 
 def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
-    item, case, row = named.item, named.case, named.row
+    item = named.item
+    case = named.case
+    row = named.row
     events = history.events(store, item)
     own = [event for event in events if event.item_id in item.names]
     state = item_state.state(own, datetime.now(UTC))
@@ -364,7 +383,8 @@ def _payments(store: Store, item: Item, known: History, state: State) -> list[di
 
 def _arguments(site: Site, request: Request) -> tuple[Store, str, date | None]:
     """Return the arguments of :func:`_find` from a request."""
-    name, day = request.path_params["name"], day_of(request.query_params.get("day"))
+    name = request.path_params["name"]
+    day = day_of(request.query_params.get("day"))
     return site.store_of(request.state.person), name, day
 
 
@@ -388,7 +408,8 @@ def _account(store: Store, request: Request) -> Item:
     Raises:
         MissingError: no account with this beginning has this hash.
     """
-    name, wanted = request.path_params["name"], request.path_params.get("digest")
+    name = request.path_params["name"]
+    wanted = request.path_params.get("digest")
     if wanted is not None:
         longer = (one for one in history.accounts_beginning(store, name) if digest(one) == wanted)
         whole = next(longer, None)
@@ -411,7 +432,8 @@ def _about(item: Item) -> Window:
 
 def _notice(request: Request, item: Item, events: list[Event]) -> str | None:
     """Return the notice about the form that was just sent, or about the part whose id was asked for."""
-    own, query = (event for event in events if event.item_id in item.all_names), request.query_params
+    own = (event for event in events if event.item_id in item.all_names)
+    query = request.query_params
     event = next((event for event in own if event.event_id == query.get("done")), None)
     if event is None:
         return f"{query['part']} is part of this case." if query.get("part") in item.all_names else None
@@ -422,10 +444,12 @@ def _notice(request: Request, item: Item, events: list[Event]) -> str | None:
 
 def _said(event: Event) -> str:
     """Describe an event without its verdict, reason and note."""
-    text, into = _TEXTS[event.kind], event.merged_into
+    text = _TEXTS[event.kind]
+    into = event.merged_into
     if event.kind not in ("merged", "separated"):
         return text
-    way, whole = "into" if event.kind == "merged" else "from", brief(into or "a case", 20)
+    way = "into" if event.kind == "merged" else "from"
+    whole = brief(into or "a case", 20)
     return f"{text} {brief(event.item_id, 20)} {way} {whole}"
 
 
@@ -489,7 +513,8 @@ def _timeline(settings: Settings, known: History, item: Item, labels: Mapping[st
 
 def _new_countries(settings: Settings, known: History) -> dict[str, str]:
     """Return the country of each payment whose country differs from that of the payment before."""
-    changes, before = {}, ""
+    changes = {}
+    before = ""
     for row in reversed(known.transactions):
         country = money.country(settings, row)
         if country and country != before:

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 WAIT = 20.0
 """Seconds from the connection or the last answer within which the headers of a request must arrive."""
-OF_ADDRESS, ALL = 50, 500
+OF_ADDRESS = 50
+ALL = 500
 """Most connections of an address that is not a proxy, and in total. Browsers open six."""
 
 

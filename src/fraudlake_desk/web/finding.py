@@ -46,7 +46,8 @@ def named(store: Store, name: str) -> list[Found]:
 
 def _transactions(store: Store, name: str) -> list[Found]:
     """Return the transaction with an id, as a link to its case or else to its account."""
-    silver, is_named = SILVER_TRANSACTIONS, f"transaction_id = {value(name)}"
+    silver = SILVER_TRANSACTIONS
+    is_named = f"transaction_id = {value(name)}"
     rows = store.query(f"SELECT account_id, timestamp, amount FROM {silver.name} WHERE {is_named}", silver).to_pylist()
     if not rows:
         return []

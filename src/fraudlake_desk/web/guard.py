@@ -35,7 +35,8 @@ HEADERS = {
 }
 PUBLIC = "/static/"
 """Static files of the pages, without data of the lake, which need no authentication."""
-RATE, BURST = 20.0, 200.0
+RATE = 20.0
+BURST = 200.0
 """Sustained requests a second of a person, and the most at once."""
 _PEOPLE = 1000
 
@@ -45,7 +46,9 @@ class Guard:
 
     def __init__(self, app: ASGIApp, access: Access, refuse: Callable[[Request, PageError], Response]) -> None:
         """Guard an application; ``refuse`` renders an error as a page."""
-        self._app, self._access, self._refuse = app, access, refuse
+        self._app = app
+        self._access = access
+        self._refuse = refuse
         self._allowances: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

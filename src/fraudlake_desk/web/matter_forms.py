@@ -46,8 +46,10 @@ def routes(site: Site) -> list[Route]:
             return done(request, await forms.carried_out(lambda: sent(request, fields)))
 
         def sent(request: Request, fields: Fields) -> str:
-            person, name = request.state.person, request.path_params.get("name", "")
-            store, id_ = site.store_of(person), forms.event_id(fields)
+            person = request.state.person
+            name = request.path_params.get("name", "")
+            store = site.store_of(person)
+            id_ = forms.event_id(fields)
             with store.in_turn():
                 event = carry_out(store, person.name, name, fields, id_)
             query = {"done": event.event_id, "day": fields.get("day", "")} | QueueFilter.read(fields).fields

@@ -28,14 +28,16 @@ def routes(site: Site) -> list[Route]:
     """Return the routes."""
 
     def page(request: Request) -> Response:
-        store, now = site.store_of(request.state.person), datetime.now(UTC)
+        store = site.store_of(request.state.person)
+        now = datetime.now(UTC)
         first, last = (day_of(request.query_params.get(name)) for name in ("from", "to"))
         last = last or now.date()
         window = Window(first or last - timedelta(days=_DAYS - 1), last)
         if window.first > window.last:
             raise PageError(f"{window.first} is after {window.last}: give the days in their order")
         days = items.days(store)
-        latest, in_window = items.latest(days), [day for day in days if window.first <= day <= window.last]
+        latest = items.latest(days)
+        in_window = [day for day in days if window.first <= day <= window.last]
         queued = {day: items.listed(store, day, now) for day in days if day in in_window or day == latest}
         newest = queued[latest] if latest else []
         states = [one.state for one in newest if not one.is_repeated]

@@ -126,7 +126,8 @@ class QueueFilter:
 
     def has(self, one: Queued, viewer: str) -> bool:
         """Return whether an item fulfils all conditions for a viewer."""
-        low, high = _number("amount_from", self.amount_from), _number("amount_to", self.amount_to)
+        low = _number("amount_from", self.amount_from)
+        high = _number("amount_to", self.amount_to)
         return (
             (not self.state or _is_in(self.state, one, viewer))
             and self.rule in ("", *one.rules)

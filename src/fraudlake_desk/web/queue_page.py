@@ -52,8 +52,10 @@ def routes(site: Site) -> list[Route]:
     """Return the routes."""
 
     def page(request: Request) -> Response:
-        store, person = site.store_of(request.state.person), request.state.person
-        days, chosen = items.days(store), QueueFilter.read(request.query_params)
+        store = site.store_of(request.state.person)
+        person = request.state.person
+        days = items.days(store)
+        chosen = QueueFilter.read(request.query_params)
         day = day_of(request.query_params.get("day")) or items.latest(days)
         queued = items.listed(store, day) if day else []
         currencies = money.read_currencies(store, queued)
@@ -164,7 +166,8 @@ def _take_next(store: Store, person: Person, fields: Mapping[str, str], being_ta
     if day is None:
         raise PageError("name the day of the queue")
     event_id = fields.get("event_id") or event_log.new_id()
-    chosen, after = QueueFilter.read(fields), fields.get("after")
+    chosen = QueueFilter.read(fields)
+    after = fields.get("after")
     ordered = chosen.ordered(items.listed(store, day))
     # Not only in the filtered queue: the item may have left it by its verdict.
     at = next((number for number, one in enumerate(ordered) if after in one.item.names), None)
@@ -185,7 +188,8 @@ def _take_first(
     store: Store, person: Person, event_id: str, chosen: QueueFilter, others: list[Queued], being_taken: Claims
 ) -> Queued | None:
     """Take the first item that is offered to the person, and return it; one that they already hold is only returned."""
-    analyst, is_lead = person.name, person.role >= Role.LEAD
+    analyst = person.name
+    is_lead = person.role >= Role.LEAD
     is_again = chosen.state == SECOND_LOOK
     for one in others:
         if one.is_repeated:

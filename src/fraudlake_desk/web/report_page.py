@@ -23,7 +23,8 @@ def routes(site: Site) -> list[Route]:
     """Return the routes."""
 
     def report(request: Request) -> Response:
-        store, now = site.store_of(request.state.person), datetime.now(UTC)
+        store = site.store_of(request.state.person)
+        now = datetime.now(UTC)
         first, last = (day_of(request.query_params.get(name)) for name in ("from", "to"))
         days = reports.days_of(store, first, last)
         made = document.render(reports.report(store, days), now)

@@ -71,7 +71,8 @@ class RoleByFile(Roles):
         Raises:
             UsageError: the file cannot be read, or has other content than the lists.
         """
-        self._file, self._lock = file, Lock()
+        self._file = file
+        self._lock = Lock()
         self._stamp: tuple[int, ...] | None = None
         self._read()
 
@@ -91,7 +92,8 @@ class RoleByFile(Roles):
                 status = self._file.stat()
                 stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
                 if stamp != self._stamp:
-                    self._roles, self._stamp = _roles(toml_file.read(self._file)), stamp
+                    self._roles = _roles(toml_file.read(self._file))
+                    self._stamp = stamp
             except (OSError, ValueError) as error:
                 self._stamp = None
                 raise UsageError(f"{self._file}: {first_line(error)}") from None

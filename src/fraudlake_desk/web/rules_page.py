@@ -113,7 +113,8 @@ def routes(site: Site) -> list[Route]:
 
     async def end(request: Request) -> Response:
         fields = await forms.read_of_lead(request, site.access)
-        person, entry_id = request.state.person, request.path_params["entry"]
+        person = request.state.person
+        entry_id = request.path_params["entry"]
 
         def ended() -> str:
             entry = list_entries.end(site.store_of(person), person.name, entry_id, fields.get("reason", ""))

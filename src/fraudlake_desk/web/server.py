@@ -87,8 +87,10 @@ def site_of_team(store: Store, most: Role, host: str, activity: Callable[[], Map
     settings = store.settings
     if settings.user_header is None or settings.public_url is None or not settings.proxies:
         raise UsageError("--user-header needs --public-url, and --trusted-proxies with the addresses that may set it")
-    proxies, header = settings.proxies, settings.user_header
-    roles, names = _roles(settings), _names(host)
+    proxies = settings.proxies
+    header = settings.user_header
+    roles = _roles(settings)
+    names = _names(host)
     access = ProxyAccess(header, proxies, roles, names, settings.public_url, settings.groups_header, most)
     return Site(lambda person: store, access, activity)
 

@@ -47,7 +47,8 @@ def routes(site: Site) -> list[Route]:
     async def answer(request: Request) -> Response:
         fields = await forms.read(request, site.access)
         rows = await forms.carried_out(lambda: sent(request, fields))
-        day, chosen = day_of(fields.get("day")), QueueFilter.read(fields)
+        day = day_of(fields.get("day"))
+        chosen = QueueFilter.read(fields)
         done = sum(row["is_done"] for row in rows)
         values = {"rows": rows, "done": done, "address": chosen.address(day)}
         if wants_json(request):
@@ -55,8 +56,11 @@ def routes(site: Site) -> list[Route]:
         return site.page(request, "several.html", page="Queue", **values)
 
     def sent(request: Request, fields: Fields) -> list[dict[str, Any]]:
-        person, day, names = request.state.person, day_of(fields.get("day")), fields.getlist("item")
-        store, form_id = site.store_of(person), forms.event_id(fields)
+        person = request.state.person
+        day = day_of(fields.get("day"))
+        names = fields.getlist("item")
+        store = site.store_of(person)
+        form_id = forms.event_id(fields)
         if day is None:
             raise PageError("name the day of the queue")
         if not names:
@@ -87,7 +91,8 @@ def _is_own(one: Queued) -> bool:
 
 def _make(store: Store, analyst: str, chosen: Iterable[Item], fields: Fields) -> Make:
     """Return the function that makes the event of the form's action."""
-    act, until = fields.get("act", ""), day_of(fields.get("until"))
+    act = fields.get("act", "")
+    until = day_of(fields.get("until"))
     reason, note, assignee = (fields.get(name) for name in ("reason", "note", "assignee"))
     lock = store.settings.review_lock
 

@@ -309,7 +309,8 @@ def _history(probe: Probe) -> str:
         "version", "operation", "unix_millis(timestamp) AS timestamp", "operationParameters", "engineInfo"
     )
     newest, *_, first = sorted(history.collect(), key=lambda row: -int(row["version"]))
-    oldest, latest = first["version"], newest["version"]
+    oldest = first["version"]
+    latest = newest["version"]
     rows = scratch.spark.read.option("versionAsOf", oldest).table(table).count()
     if (latest - oldest, rows) != (1, 10):
         raise FraudlakeError(f"versions {oldest} to {latest}, the first of {rows} rows")
@@ -324,7 +325,9 @@ def _optimize(probe: Probe) -> str:
 
 
 def _target_file_size(probe: Probe) -> str:
-    spark, table, name = probe.scratch.spark, probe.scratch.filled("sized"), "delta.targetFileSize"
+    spark = probe.scratch.spark
+    table = probe.scratch.filled("sized")
+    name = "delta.targetFileSize"
     spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{name}' = '524288')")
     properties = spark.sql(f"DESCRIBE DETAIL {table}").collect()[0]["properties"]
     if properties.get(name) != "524288":
@@ -359,7 +362,8 @@ def _bytes(probe: Probe) -> str:
     file = _parquet(probe)
     reader = probe.scratch.spark.read.format("binaryFile").load([landing.literal(str(file))])
     [row] = reader.selectExpr("path", "length", "octet_length(content) AS bytes").collect()
-    path, size = auto_loader.posix_path(str(file.parent), row["path"]), file.stat().st_size
+    path = auto_loader.posix_path(str(file.parent), row["path"])
+    size = file.stat().st_size
     if (path, row["length"], row["bytes"]) != (str(file), size, size):
         raise FraudlakeError(f"{file} of {size} bytes is {row['path']} with {row['bytes']} of {row['length']} bytes")
     return f"{size} bytes of {row['path']}"
@@ -397,7 +401,8 @@ def _offset_log(probe: Probe) -> str:
     scratch = probe.scratch
     checkpoint = Checkpoint("probe", scratch.checkpoint("micro_batch"))
     identity = str(scratch.spark.sql(f"DESCRIBE DETAIL {scratch.table('source')}").collect()[0]["id"])
-    unread, pending = checkpoint.unread_versions(), checkpoint.pending_batch()
+    unread = checkpoint.unread_versions()
+    pending = checkpoint.pending_batch()
     watermark = checkpoint.watermark_milliseconds()
     lines = (checkpoint.folder / "offsets" / "0").read_text().splitlines()
     partitions = json.loads(lines[1]).get("conf", {}).get(_PARTITIONS)
@@ -431,7 +436,8 @@ def _stateful(probe: Probe) -> str:
         def close(self) -> None:
             pass
 
-    scratch, totals = probe.scratch, probe.scratch.table("totals")
+    scratch = probe.scratch
+    totals = probe.scratch.table("totals")
     for _ in range(2):
         rows = scratch.stream(scratch.filled("states")).selectExpr("id % 1 AS bucket", "id").groupBy("bucket")
         summed = rows.transformWithStateInPandas(Sum(), "total BIGINT", "Append", "None")
@@ -461,7 +467,8 @@ def _neighbours(probe: Probe) -> str:
 
     from fraudlake_lane import neighbours
 
-    scratch, pairs = probe.scratch, probe.scratch.table("neighbours")
+    scratch = probe.scratch
+    pairs = probe.scratch.table("neighbours")
 
     def write(batch: DataFrame, batch_id: int) -> None:
         batch.write.format("delta").mode("append").saveAsTable(pairs)
@@ -488,7 +495,9 @@ def _neighbours(probe: Probe) -> str:
 
 def _auto_loader(probe: Probe) -> str:
     """Stream the landed file as ``ingest`` does, and compare Auto Loader's listing of it with Spark's."""
-    scratch, file, table = probe.scratch, _parquet(probe), probe.scratch.table("landed")
+    scratch = probe.scratch
+    file = _parquet(probe)
+    table = probe.scratch.table("landed")
     stream = auto_loader.read_stream(scratch.spark, str(file.parent), scratch.settings)
     scratch.run("auto_loader", stream.writeStream.format("delta"), table)
     columns = ("path", "unix_micros(modificationTime) AS modified", "length")

@@ -31,7 +31,8 @@ Questions = Callable[["DataFrame", int], dict[str, Callable[[], str]]]
 
 def in_a_task(scratch: Scratch) -> Report:
     """Ask the Python process of a task (``mapInArrow``)."""
-    ask, asked = _ask(), _of_any_process(str(scratch.folder))
+    ask = _ask()
+    asked = _of_any_process(str(scratch.folder))
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow
@@ -48,8 +49,11 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
 
     The report comes back as a row of a table; if the table cannot be written, in the message of an error.
     """
-    source, reports = scratch.filled("source"), scratch.table("reports")
-    ask, marker, of_any_process = _ask(), _REPORT_MARKER, _of_any_process(str(scratch.folder))
+    source = scratch.filled("source")
+    reports = scratch.table("reports")
+    ask = _ask()
+    marker = _REPORT_MARKER
+    of_any_process = _of_any_process(str(scratch.folder))
     network = {} if scratch.receiver is None else _network(scratch.receiver)
     # On compute that returns a batch's rows only once, the first question gets them.
     of_micro_batch = (

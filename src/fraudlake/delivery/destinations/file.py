@@ -63,7 +63,8 @@ class VolumeSink:
 
     def __init__(self, folder: str, spark: SparkSession) -> None:
         """Write to the folder."""
-        self._folder, self._spark = folder, spark
+        self._folder = folder
+        self._spark = spark
 
     def send(self, events: Sequence[Event], name: str) -> list[Outcome]:
         """Write a folder."""

@@ -16,7 +16,8 @@ def sink(settings: Webhook, lake: Lake) -> Sink:
     """Return the sink of a webhook; the HTTP client takes a moment to load."""
     from fraudlake.delivery.webhook import WebhookSink
 
-    url, key = required(settings.webhook_url, "webhook_url"), settings.webhook_secret
+    url = required(settings.webhook_url, "webhook_url")
+    key = settings.webhook_secret
     timeout = settings.webhook_timeout.total_seconds()
     return WebhookSink(url.get_secret_value(), key.get_secret_value() if key else None, timeout)
 

@@ -51,7 +51,8 @@ def _suppressed(lake: Lake) -> dict[str, int]:
 def _deliveries(lake: Lake) -> dict[str, dict[str, int]]:
     """Count the outcomes of alerts, by destination."""
     counts: dict[str, dict[str, int]] = {}
-    columns, by = "destination, status, count(*) AS alerts", "GROUP BY destination, status ORDER BY destination, status"
+    columns = "destination, status, count(*) AS alerts"
+    by = "GROUP BY destination, status ORDER BY destination, status"
     for row in lake.store.query(
         f"SELECT {columns} FROM {tables.SILVER_DELIVERIES.name} {by}", tables.SILVER_DELIVERIES
     ).to_pylist():

@@ -27,8 +27,10 @@ def messages_are_read(status: Status) -> Iterator[Problem]:
 
 def files_are_read(status: Status) -> Iterator[Problem]:
     """Compare the rows that landed with those of bronze."""
-    landed, bronze = status.source.landed - (status.source.kafka_lag or 0), status.rows.ingested
-    unread, by_hand = status.source.unread_files, _undoing(status, tables.BRONZE_TRANSACTIONS)
+    landed = status.source.landed - (status.source.kafka_lag or 0)
+    bronze = status.rows.ingested
+    unread = status.source.unread_files
+    by_hand = _undoing(status, tables.BRONZE_TRANSACTIONS)
     if landed == bronze and unread:
         yield Problem(f"{unread:,} landed files have not been read", "run 'fraudlake ingest'")
     elif landed > bronze and by_hand and not unread:
@@ -56,7 +58,9 @@ def removals_are_finished(status: Status) -> Iterator[Problem]:
 
 def rows_are_refined(status: Status) -> Iterator[Problem]:
     """Compare the rows of bronze with those of silver and quarantine."""
-    bronze, refined, remedy = status.rows.ingested, status.rows.refined, _remedy_of_refined(status)
+    bronze = status.rows.ingested
+    refined = status.rows.refined
+    remedy = _remedy_of_refined(status)
     if bronze != refined:
         yield Problem(f"bronze holds {bronze:,} rows but silver and quarantine together {refined:,}", remedy)
 

@@ -120,7 +120,8 @@ def _latest_day(lake: Lake) -> _Day:
 
 def _rates(lake: Lake, day: _Day) -> list[dict[str, Any]]:
     """Return a version's true prediction rate on a day, by judge; for chargebacks, on its latest labelled day."""
-    of_version, on = f"model_version = {literal(day.version)}", f"date = DATE '{day.date}'"
+    of_version = f"model_version = {literal(day.version)}"
+    on = f"date = DATE '{day.date}'"
     if lake.settings.are_chargebacks:
         is_known = f"{_is_judged(lake)} AND date <= DATE '{day.date}'"
         (known,) = lake.store.query(
@@ -130,7 +131,8 @@ def _rates(lake: Lake, day: _Day) -> list[dict[str, Any]]:
         if known["day"] is None:
             return []
         on = f"judged_by = {literal(CHARGEBACKS)} AND date = {value(known['day'])}"
-    columns, clauses = "date, judged_by, true_prediction_rate", f"WHERE {of_version} AND {on} ORDER BY judged_by"
+    columns = "date, judged_by, true_prediction_rate"
+    clauses = f"WHERE {of_version} AND {on} ORDER BY judged_by"
     return [
         *lake.store.query(
             f"SELECT {columns} FROM {tables.GOLD_PREDICTION_QUALITY.name} {clauses}", tables.GOLD_PREDICTION_QUALITY

@@ -57,7 +57,8 @@ class SmallThenLargeRule(AnyRule):
         Each is a mapping or a Spark struct with ``amount`` and ``time`` (microseconds). In the order of arrival the
         large one may have the earlier time; it raises an alert within the same bound.
         """
-        gap, within = large["time"] - small["time"], microseconds(self.within)
+        gap = large["time"] - small["time"]
+        within = microseconds(self.within)
         return self.is_small(small["amount"]) & self.is_large(large["amount"]) & (gap <= within) & (gap >= -within)
 
     def compile(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> CompiledPattern:

@@ -145,7 +145,8 @@ class CompiledThreshold:
         totals = windows.aggregate(rule.aggregate, ordered.columns[self.column.name], spans)
         alerts = []
         for row in np.flatnonzero(rule.is_raised(totals) & ordered.is_new).tolist():
-            low, high = int(spans.low[row]), int(spans.high[row])
+            low = int(spans.low[row])
+            high = int(spans.high[row])
             earlier = [number for number in range(max(low, high - EVIDENCE), high) if number != row]
             numbers = ordered.order[[*earlier, row]].tolist()
             total = float(totals[row])
