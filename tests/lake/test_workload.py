@@ -92,21 +92,25 @@ def test_the_step_that_gains_most_from_the_second_compiler_decides(
 
 
 @pytest.mark.parametrize(
-    ("steps", "values", "is_brief"),
+    ("steps", "values", "options"),
     [
-        (("refine",), {}, True),
-        ((), {}, False),
-        (("refine",), {"trigger": "continuous"}, False),
-        (("ingest",), {"source": "kafka", "bootstrap_servers": "localhost:1"}, False),
+        (("refine",), {}, session.BRIEF_JAVA_OPTIONS),
+        ((), {}, ()),
+        (("refine",), {"trigger": "continuous"}, ()),
+        (("ingest",), {"source": "kafka", "bootstrap_servers": "localhost:1"}, session.SELECTIVE_JAVA_OPTIONS),
     ],
 )
-def test_only_a_command_with_few_rows_to_read_starts_a_brief_spark(
-    opened: LocalLake, monkeypatch: pytest.MonkeyPatch, steps: tuple[str, ...], values: dict[str, Any], is_brief: bool
+def test_the_rows_that_a_command_has_to_read_decide_how_much_java_compiles(
+    opened: LocalLake,
+    monkeypatch: pytest.MonkeyPatch,
+    steps: tuple[str, ...],
+    values: dict[str, Any],
+    options: tuple[str, ...],
 ) -> None:
     started = []
 
-    def start(settings: Settings, log: Path, is_brief: bool) -> Any:
-        started.append(is_brief)
+    def start(settings: Settings, log: Path, further_java_options: tuple[str, ...]) -> Any:
+        started.append(further_java_options)
         raise OSError("enough")
 
     monkeypatch.setattr(session, "start", start)
@@ -114,7 +118,7 @@ def test_only_a_command_with_few_rows_to_read_starts_a_brief_spark(
     opened.steps = steps
     with pytest.raises(OSError, match="enough"):
         _ = opened.session
-    assert started == [is_brief]
+    assert started == [options]
 
 
 def test_java_options_of_the_user_come_after_those_of_a_brief_spark(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -84,10 +84,14 @@ class LocalLake(Lake):
         return LocalStore(self.settings, SparkStore(self))
 
     def _start(self) -> SparkSession:
-        # A continuous stream lives long, however little it begins with.
-        is_brief = self.settings.trigger != "continuous" and workload.is_brief(self, self.steps)
         # Lakes of one process share neither the current database nor SQL settings.
-        return session.start(self.settings, Path(self.log), is_brief).newSession()
+        return session.start(self.settings, Path(self.log), self._java_options()).newSession()
+
+    def _java_options(self) -> Sequence[str]:
+        # A continuous stream lives long, however little it begins with.
+        if self.settings.trigger == "continuous" or not self.steps:
+            return ()
+        return session.BRIEF_JAVA_OPTIONS if workload.is_brief(self, self.steps) else session.SELECTIVE_JAVA_OPTIONS
 
     @cached_property
     def spark(self) -> SparkSession:

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 class RowCount:
-    """Counts a query's rows and micro-batches from its recent progress or, if that has none, from commits.
+    """Counts a query's rows and micro-batches from its recent progress or, if that lacks some, from commits.
 
-    Serverless compute reports 0 as ``numInputRows`` of each micro-batch of a ``foreachBatch``.
+    Serverless compute reports 0 as ``numInputRows`` of each micro-batch of a ``foreachBatch``. So does Spark if a
+    micro-batch did not read the rows that it was given.
     """
 
     def __init__(self, lake: Lake, step: str, reads: Sequence[Table], taken: Callable[[int], int] | None) -> None:
@@ -56,9 +57,9 @@ class RowCount:
         return new
 
     def complete(self) -> None:
-        """Count from commits if the query, which has ended, has reported no rows."""
+        """Count from commits if the query, which has ended, has not reported the rows of every micro-batch."""
         batch, unread = self._position()
-        if self.rows or batch == self._first:
+        if self.batches == batch - self._first:
             return
         if self._taken:
             rows = self._taken(self._first)
@@ -66,7 +67,8 @@ class RowCount:
             ids = self._lake.checkpoint(self._step).notes.reads
             read = [(table, ids[table.name]) for table in self._reads if ids[table.name] in unread]
             rows = sum(self._rows_of(table, self._unread.get(id_), unread[id_]) for table, id_ in read)
-        if rows:
+        # A micro-batch that only moves the watermark has no rows, and is not counted.
+        if rows > self.rows:
             self.rows, self.batches = rows, batch - self._first
 
     def _rows_of(self, table: Table, begin: int | None, end: int) -> int:
