@@ -53,8 +53,9 @@ def refused(lake: Any) -> str:
     return str(error.value)
 
 
-def test_thresholds_may_change_freely(copy: Any) -> None:
-    opened = copy(large_above=650.0)
+def test_rules_of_the_settings_do_not_change_those_that_the_lake_has(copy: Any) -> None:
+    rule = {"name": "small_then_large", "small_below": 1, "large_above": 650, "within": "60 seconds"}
+    opened = copy(rules=[rule])
     stream.run(opened, detect.streams(opened), "available-now")
     assert sorted(row["amount"] for row in opened.read(tables.SILVER_ALERTS).collect()) == [600.0, 700.0]
 

@@ -16,7 +16,16 @@ from fraudlake.model import training
 from fraudlake.model.registry import Version
 
 VERSIONS = {tables.SILVER_TRANSACTIONS.name: 3, tables.SILVER_VERDICTS.name: 0}
-TRAINED_ON = {"labels": "auto", "holdout": 0.3, "algorithm": "trees", "max_training_rows": 5_000_000}
+TRAINED_ON = {
+    "labels": "auto",
+    "holdout": 0.3,
+    "algorithm": "trees",
+    "max_training_rows": 5_000_000,
+    "label_delay": "0 s",
+    "genuine_after": "3888000 s",
+    "train_from": None,
+    "features": [],
+}
 TRAINED = Version("2", {"silver_version": 3, "verdicts_version": 0, **TRAINED_ON}, "", {}, ("champion",), None)
 
 
@@ -83,7 +92,7 @@ def test_the_share_is_that_of_the_rows_that_were_learned(made: Any) -> None:
     assert training.unless_changed(made(retrain_share=0)) is None
 
 
-def test_a_later_setting_is_recorded_if_it_is_not_its_default(made: Any) -> None:
+def test_a_version_that_learned_with_other_settings_is_not_left_as_it_is(made: Any) -> None:
     delayed = {"label_delay": "604800 s", "train_from": "2026-03-01"}
     known = replace(TRAINED, trained_on=TRAINED.trained_on | delayed)
     values = {"retrain_share": 0.2, "train_from": "2026-03-01"}
