@@ -14,6 +14,7 @@ LOCAL_ONLY = {
     "fraudlake.lake.delta_rs_reader": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.delta_rs_writer": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.local_store": "delta-rs, which only the extra 'local' installs",
+    "fraudlake.lake.publication": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.rewriting": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.local": "delta-rs, which only the extra 'local' installs",
     "fraudlake.lake.session": "a JVM on this machine",

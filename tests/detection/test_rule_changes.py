@@ -181,7 +181,9 @@ def test_a_new_rule_does_not_raise_what_it_would_have_raised_before(
     }
     amounts = [(0, 0.99), (1, 0.5), (2, 600.0), (200, 20.0), (300, 0.99), (301, 0.5), (302, 600.0), (500, 20.0)]
     rows = [Row("1", MARCH_7 + time * SECOND, amount, position=i) for i, (time, amount) in enumerate(amounts)]
-    opened = lake(rules=[TRIPLE], ordering="event_time", max_out_of_orderness="1 minute")
+    # The rule of the tutorial raises an alert, so that the first micro-batch has a commit.
+    pair = {"name": "small_then_large", "small_below": 1, "large_above": 500, "within": "60 seconds"}
+    opened = lake(rules=[TRIPLE, pair], ordering="event_time", max_out_of_orderness="1 minute")
     changed_behind(opened, (rule(held_back), "live"))
     detected(opened, rows[:4], rows[4:], [Row("end", MARCH_7 + 999 * SECOND, 20.0, "end", 0)])
     assert opened.checkpoint("detect").notes.rules_of(1) == 2

@@ -111,7 +111,8 @@ def suppress(lake: Lake) -> None:
 def fast_alert_messages() -> pa.Table:
     """Rows of bronze_fast_alerts: an alert of each account, and a message that is none and names one."""
     alert = '{"data": {"alert_id": "%s", "rule": "r", "account_id": "%s", "transaction_id": "t", "timestamp": 0, '
-    alert += '"amount": 900}, "transactionpartition": 0, "transactionoffset": %d, "transactiontime": 0}'
+    alert += '"amount": 900, "kind": "threshold", "evidence": [{"transaction_id": "t", "timestamp": 0}]}, '
+    alert += '"transactionpartition": 0, "transactionoffset": %d, "transactiontime": 0}'
     values = [alert % (number, account, number) for number, account in enumerate((NAMED, NUMBERED, OTHER))]
     values.append(f'{{"of": "{NAMED}"}}')
     columns = [values, ["fast"] * 4, [0] * 4, range(4), [NOON] * 4]
