@@ -14,7 +14,7 @@ from fraudlake.detection import rule_table
 from fraudlake.lake.appender import Appender
 from fraudlake.streams import detect, stream
 from tests.cut_appends import killed_after
-from tests.detection.test_live_rules import BUSY, DEAR, PROBE, RULES, TRIPLE, expected, history, rule
+from tests.detection.test_live_rules import BUSY, DEAR, PAIR, PROBE, RULES, TRIPLE, expected, history, rule
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, detected, land
 
@@ -182,8 +182,7 @@ def test_a_new_rule_does_not_raise_what_it_would_have_raised_before(
     amounts = [(0, 0.99), (1, 0.5), (2, 600.0), (200, 20.0), (300, 0.99), (301, 0.5), (302, 600.0), (500, 20.0)]
     rows = [Row("1", MARCH_7 + time * SECOND, amount, position=i) for i, (time, amount) in enumerate(amounts)]
     # The rule of the tutorial raises an alert, so that the first micro-batch has a commit.
-    pair = {"name": "small_then_large", "small_below": 1, "large_above": 500, "within": "60 seconds"}
-    opened = lake(rules=[TRIPLE, pair], ordering="event_time", max_out_of_orderness="1 minute")
+    opened = lake(rules=[TRIPLE, PAIR], ordering="event_time", max_out_of_orderness="1 minute")
     changed_behind(opened, (rule(held_back), "live"))
     detected(opened, rows[:4], rows[4:], [Row("end", MARCH_7 + 999 * SECOND, 20.0, "end", 0)])
     assert opened.checkpoint("detect").notes.rules_of(1) == 2

@@ -20,6 +20,8 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from fraudlake.arrays import to_bytes
+
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import Column, DataFrame
@@ -190,15 +192,6 @@ def _packed(slices: Sequence[tuple[int, bytes | None]]) -> pa.RecordBatch:
     numbers = pa.array([number for number, _ in slices], pa.int32())
     payloads = [payload for _, payload in slices]
     return pa.RecordBatch.from_arrays([numbers, pa.array(payloads, pa.binary())], ["bucket", "payload"])
-
-
-def to_bytes(rows: pa.RecordBatch | pa.Table, is_compressed: bool = False) -> bytes:
-    """Serialize rows as an Arrow IPC stream; compressed, numbers take a third of the bytes."""
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4" if is_compressed else None)
-    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
-        writer.write(rows)
-    return bytes(sink.getvalue())
 
 
 def unpack(payloads: Iterable[bytes], schema: pa.Schema) -> pa.Table:

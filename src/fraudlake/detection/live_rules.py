@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from fraudlake.detection import buckets, evidence, rule_entity
+from fraudlake.arrays import to_bytes
+from fraudlake.detection import evidence, rule_entity
 from fraudlake.rules.columns import query_columns
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class LiveRules:
                     {
                         "rule": version.rule.name,
                         "definition": definition,
-                        "rows": buckets.to_bytes(part.take(pa.array(evaluation.needed)).combine_chunks()),
+                        "rows": to_bytes(part.take(pa.array(evaluation.needed)).combine_chunks()),
                         "open_matches": json.dumps(evaluation.state),
                     }
                 )
@@ -136,7 +137,7 @@ class LiveRules:
             rows = pa.ipc.open_stream(row["rows"]).read_all()
             stays, rule_state = compiled.forget(json.loads(row["open_matches"]), rows, accounts)
             if len(stays):
-                new = {"rows": buckets.to_bytes(stays.combine_chunks()), "open_matches": json.dumps(rule_state)}
+                new = {"rows": to_bytes(stays.combine_chunks()), "open_matches": json.dumps(rule_state)}
                 states.append(row | new)
         return pa.Table.from_pylist(states, STATE)
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
+from fraudlake.arrays import to_bytes
 from fraudlake.detection import buckets, detector_stream
 from fraudlake.detection.entity_rules import NOTHING, OPEN_FLAGS
 from fraudlake.detection.evaluator import Evaluator
@@ -69,7 +70,7 @@ def states(
         now = newest - detector_stream.GRACE if watermark is None else watermark
         _, state = new.evaluate(key[0], NOTHING, rows.filter(is_before), now)
         tables = (state[OPEN_FLAGS], state["rules"], rows.filter(pc.invert(is_before)))
-        payloads = [buckets.to_bytes(table.unify_dictionaries().combine_chunks()) for table in tables]
+        payloads = [to_bytes(table.unify_dictionaries().combine_chunks()) for table in tables]
         return pd.DataFrame({"bucket": key[0], "name": _NAMES, "supplement": payloads})
 
     selected = silver.select(*evaluator.columns(may_be_late=True))

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from fraudlake import tables
+from fraudlake.arrays import to_bytes
 from fraudlake.lake import conflict, delta_rs_reader, publication, rewriting, session
 from fraudlake.lake.writer import Compute, Mode, Transaction, Writer
 from fraudlake.text.sql_text import one_of
@@ -283,7 +284,9 @@ def _computed(
         while sum(batch.num_rows for batch in first) <= _FEW_OF_TASK:
             following = next(computed, None)
             if following is None:
-                yield pa.RecordBatch.from_pydict({"path": [None], "few": [_serialized(first, schema)]}, _RESULT)
+                yield pa.RecordBatch.from_pydict(
+                    {"path": [None], "few": [to_bytes(pa.Table.from_batches(first, schema))]}, _RESULT
+                )
                 return
             first.append(following)
         yield pa.RecordBatch.from_pydict({"path": [written(chain(first, computed))], "few": [None]}, _RESULT)
@@ -300,15 +303,6 @@ def _computed(
         yield [Path(scratch) for scratch in scratch_tables], few
     finally:
         shutil.rmtree(folder)
-
-
-def _serialized(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
-    """Serialize batches as an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as stream:
-        for batch in batches:
-            stream.write_batch(batch)
-    return bytes(sink.getvalue())
 
 
 def _in_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from fraudlake import tables
+from fraudlake.arrays import to_bytes
 from fraudlake.detection import buckets, detector, ordering
 from fraudlake.detection.rule_entity import Entity
 from fraudlake.entity import ACCOUNT
@@ -146,7 +147,7 @@ class FeatureBuckets:
         cut = part[buckets.NUMBER].to_numpy() // _SLICE_ROWS
         begins = np.flatnonzero(np.diff(cut, prepend=-1))
         slices = [
-            buckets.to_bytes(part.slice(begin, end - begin).combine_chunks(), is_compressed=True)
+            to_bytes(part.slice(begin, end - begin).combine_chunks(), is_compressed=True)
             for begin, end in zip(begins, np.append(begins[1:], len(part)), strict=True)
         ]
         entity = np.full(len(begins), buckets.entity_of(bucket, self.bucket_count))
@@ -175,9 +176,9 @@ class FeatureBuckets:
                 part = pa.concat_tables(parts.get(entity.number, [nothing])).combine_chunks()
                 places = np.full(_SLICE_ROWS, -1)
                 places[part[buckets.NUMBER].to_numpy() % _SLICE_ROWS] = np.arange(len(part))
-                found = pa.array(places[at], mask=places[at] < 0)
+                places_of_rows = pa.array(places[at], mask=places[at] < 0)
                 for column in schema.names:
-                    rows = rows.append_column(column, part[column].take(found))
+                    rows = rows.append_column(column, part[column].take(places_of_rows))
             return _payloads(select(self._ordered(rows)))
 
         return packed.groupBy("slice").applyInArrow(join, _PAYLOAD)
@@ -231,10 +232,7 @@ def _tiles(state: buckets.State) -> entity_features.State:
 
 
 def _stored(entity: int, tiles: entity_features.State) -> pa.Table:
-    rows = [
-        {"entity": entity, "part": key, "tiles": buckets.to_bytes(one, is_compressed=True)}
-        for key, one in tiles.items()
-    ]
+    rows = [{"entity": entity, "part": key, "tiles": to_bytes(one, is_compressed=True)} for key, one in tiles.items()]
     return pa.Table.from_pylist(rows, TILES_ROWS)
 
 
@@ -261,5 +259,5 @@ def _read(payload: bytes | pa.Buffer) -> pa.Table:
 def _payloads(computed: pa.Table) -> pa.Table:
     """Pack computed rows, since Spark would convert arrays to its rows, and back to arrays for the scorer."""
     parts = [computed.slice(begin, _PAYLOAD_ROWS) for begin in range(0, len(computed), _PAYLOAD_ROWS)]
-    payloads = [buckets.to_bytes(part.combine_chunks()) for part in parts]
+    payloads = [to_bytes(part.combine_chunks()) for part in parts]
     return pa.table({"payload": pa.array(payloads, pa.binary())})

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from fraudlake import tables
+from fraudlake.arrays import to_bytes
 from fraudlake.detection import buckets, detector
 from fraudlake.entity import number
 from fraudlake.model import decided, entity_features, features
@@ -186,7 +187,7 @@ def tiles_of(silver: DataFrame, settings: Settings) -> DataFrame:
 
     def tiles(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
         _, state = bucketed.step(key[0], {}, buckets.unpack(frame["payload"], bucketed.rows))
-        supplement = buckets.to_bytes(state[TILES])
+        supplement = to_bytes(state[TILES])
         output: pd.DataFrame = pa.table({"bucket": [key[0]], "name": [TILES], "supplement": [supplement]}).to_pandas()
         return output
 
