@@ -63,5 +63,6 @@ def test_a_lake_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 
 
 def test_the_package_has_no_other_attribute() -> None:
+    name = "scored"
     with pytest.raises(AttributeError, match="module fraudlake has no attribute scored"):
-        fraudlake.scored  # noqa: B018
+        getattr(fraudlake, name)

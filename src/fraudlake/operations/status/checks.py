@@ -60,9 +60,10 @@ def rows_are_refined(status: Status) -> Iterator[Problem]:
     """Compare the rows of bronze with those of silver and quarantine."""
     bronze = status.rows.ingested
     refined = status.rows.refined
-    remedy = _remedy_of_refined(status)
     if bronze != refined:
-        yield Problem(f"bronze holds {bronze:,} rows but silver and quarantine together {refined:,}", remedy)
+        yield Problem(
+            f"bronze holds {bronze:,} rows but silver and quarantine together {refined:,}", _remedy_of_refined(status)
+        )
 
 
 def _remedy_of_refined(status: Status) -> str:
@@ -102,11 +103,11 @@ def alerts_are_delivered(status: Status) -> Iterator[Problem]:
 
 def streams_are_up_to_date(status: Status) -> Iterator[Problem]:
     """Find steps with unread commits of their tables."""
-    for step, behind in status.streams.lag.items():
+    for step, unread_commits in status.streams.lag.items():
         # Bronze's count shows the rows that refine has not read; a destination of alerts may be out of use.
         if step in ("refine", *DELIVERING):
             continue
-        for table, commits in behind.items():
+        for table, commits in unread_commits.items():
             # Analysts decide at any time, and no row depends on it.
             if table != tables.SILVER_VERDICTS.name:
                 yield Problem(f"{step} is {counted(commits, 'commit')} behind {table}", f"run '{lag.command_of(step)}'")

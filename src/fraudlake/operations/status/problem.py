@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Problem:
-    """What a check has found, and what to do about it."""
+    """What is wrong, and what to do about it."""
 
-    found: str
+    symptom: str
     remedy: str
 
     def __str__(self) -> str:
         """Return a sentence for a person."""
-        return f"{self.found}: {self.remedy}"
+        return f"{self.symptom}: {self.remedy}"

@@ -33,8 +33,8 @@ class Streams:
 
 def read(lake: Lake) -> Streams:
     """Read the figures."""
-    behind, expiring = _lag(lake)
-    return Streams(last_batches=_last_batches(lake), lag=behind, expiring=expiring)
+    unread_commits, expiring = _lag(lake)
+    return Streams(last_batches=_last_batches(lake), lag=unread_commits, expiring=expiring)
 
 
 def _last_batches(lake: Lake) -> dict[str, datetime]:
@@ -45,15 +45,15 @@ def _last_batches(lake: Lake) -> dict[str, datetime]:
 
 def _lag(lake: Lake) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, datetime]]]:
     """Return :attr:`Streams.lag` and :attr:`Streams.expiring`."""
-    behind: dict[str, dict[str, int]] = {}
+    unread_commits: dict[str, dict[str, int]] = {}
     expiring: dict[str, dict[str, datetime]] = {}
     for table in contents.TABLES:
         unread = lag.unread(lake, table)
         if lake.settings.fast_alerts_topic is None:  # lanes may have been compared earlier, but no longer
             unread.pop("lane_agreement", None)
         for step, commits in unread.items():
-            behind.setdefault(step, {})[table.name] = len(commits)
+            unread_commits.setdefault(step, {})[table.name] = len(commits)
         for step, at in lag.expiring(lake, table, unread).items():
             if step not in DELIVERING:  # a destination of alerts may be out of use
                 expiring.setdefault(step, {})[table.name] = at
-    return behind, expiring
+    return unread_commits, expiring
