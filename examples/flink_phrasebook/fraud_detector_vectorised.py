@@ -38,8 +38,10 @@ def main(spark: SparkSession, folder: Path) -> None:
         F.col("timestamp").alias("position"),
     )
     output = alerts.alerts(detector_stream.detector_output(silver, settings.load(buckets=2)))
-    shown = ("timestamp", "account_id", "amount", "explanation")
-    console.print_stream(output.select(*shown), folder / "checkpoint")
+    small = F.col("evidence")[0]
+    seconds = F.col("measures")["seconds_between"]
+    shown = output.select("timestamp", "account_id", small["amount"], "amount", seconds)
+    console.print_stream(shown, folder / "checkpoint")
 
 
 if __name__ == "__main__":
