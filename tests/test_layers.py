@@ -15,7 +15,7 @@ ORDER = (
     ("__init__", "errors", "values"),
     ("text",),
     ("arrays", "entity", "process"),
-    ("fraudlake_patterns", "windows"),
+    ("fraudlake_patterns", "histogram", "windows"),
     ("tiles",),
     ("feature",),
     ("kafka", "rules", "tables"),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 from numpy.typing import NDArray
+
+_SPARK_SEED = 42
 
 
 class Vector(NamedTuple):
@@ -59,6 +63,25 @@ def codes_of(table: pa.Table, columns: Sequence[str]) -> NDArray[np.int64]:
             indices = np.unique(codes * (len(encoded.dictionary) + 1) + indices, return_inverse=True)[1]
         codes = indices
     return codes
+
+
+def hashes_of(column: pa.ChunkedArray) -> pa.Array:
+    """Return 64-bit hashes of a column's values, those of Spark's ``xxhash64``; null for null."""
+    encoded = keyed(column).combine_chunks().dictionary_encode()
+    pack = _pack(encoded.dictionary.type)
+    unsigned = [xxhash.xxh64_intdigest(pack(value), _SPARK_SEED) for value in encoded.dictionary.to_pylist()]
+    return pa.array(np.array(unsigned, np.uint64).view(np.int64)).take(encoded.indices)
+
+
+def _pack(type_: pa.DataType) -> Callable[[Any], bytes]:
+    """Return what Spark hashes of a value."""
+    if pa.types.is_boolean(type_):
+        return struct.Struct("<i").pack
+    if pa.types.is_floating(type_):
+        return struct.Struct("<d").pack
+    if pa.types.is_integer(type_):
+        return struct.Struct("<q").pack
+    return str.encode
 
 
 def to_bytes(rows: pa.RecordBatch | pa.Table, is_compressed: bool = False) -> bytes:

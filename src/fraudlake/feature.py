@@ -4,19 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_serializer
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, model_serializer
 
 from fraudlake.entity import ACCOUNT
 from fraudlake.text import durations
-from fraudlake.text.durations import Duration
 
 PLACEHOLDER = r"\{(?::\.\df)?\}"
 """The pattern of the placeholder for the value in a text: ``{}``, or ``{:.1f}`` for a decimal."""
 _SIZES = (86_400, 3600, 600, 60, 1)
 """The lengths of tiles, in seconds."""
 _LEAST_TILES = 24
+EVER = timedelta(days=6_000_000)
+"""The window of all transactions before: two tiles, which meet in 1970 and have room for every year that a lake can."""
+_DURATION: TypeAdapter[timedelta] = TypeAdapter(durations.Duration)
+
+
+def _window_of(value: object) -> timedelta:
+    """Read ``"ever"`` or a duration."""
+    return EVER if value == "ever" else _DURATION.validate_python(value)
+
+
+def _window_text(window: timedelta) -> str:
+    return "ever" if window == EVER else str(_DURATION.dump_python(window))
+
+
+FeatureWindow = Annotated[timedelta, BeforeValidator(_window_of), PlainSerializer(_window_text)]
+"""The length of a window: a duration such as ``"7 days"``, or ``"ever"``."""
 
 
 class Feature(BaseModel):
@@ -26,13 +41,20 @@ class Feature(BaseModel):
 
     name: str
     entity: str = ACCOUNT
-    aggregate: str
+    aggregate: str | None = None
+    """What is computed from the transactions of the window; None for an expression."""
+    expression: str | None = None
+    """SQL that computes the feature from other features, from columns, and from the time of the transaction."""
     column: str | None = None
     where: str | None = None
-    """A condition in SQL; other transactions are not counted."""
-    window: Duration | None = Field(default=None, gt=timedelta(0))
+    """A condition in SQL; other transactions are not counted. A ``share`` counts those that fulfil it among all."""
+    logarithm: bool = False
+    """Whether a deviation is that of the logarithm of the values."""
+    quantile: float | None = Field(default=None, gt=0, lt=1)
+    """The share of the values that are not above a ``quantile``."""
+    window: FeatureWindow | None = Field(default=None, gt=timedelta(0))
     """The length of the window of transactions that are counted."""
-    delay: Duration = Field(default=timedelta(0), ge=timedelta(0))
+    delay: durations.Duration = Field(default=timedelta(0), ge=timedelta(0))
     """How long before the transaction the window ends."""
     text: str | None = None
     """A sentence for explanations, with a :data:`PLACEHOLDER` for the value."""
@@ -47,6 +69,8 @@ class Feature(BaseModel):
     def size(self) -> int:
         """The length of its tiles in seconds: the largest that fits into the window at least 24 times."""
         window = self.window or timedelta(0)
+        if window == EVER:
+            return int(EVER.total_seconds()) // 2
         return next((size for size in _SIZES if window >= _LEAST_TILES * timedelta(seconds=size)), _SIZES[-1])
 
     @property
@@ -58,12 +82,19 @@ class Feature(BaseModel):
     @property
     def meaning(self) -> str:
         """A short description."""
-        what = self.aggregate if self.column is None else f"{self.aggregate} of {self.column}"
+        if self.expression is not None:
+            return " ".join(self.expression.split())
+        what = f"{self.aggregate}"
+        if self.quantile is not None:
+            what = f"{self.quantile:g} {what}"
+        if self.column is not None:
+            what = f"{what} of {'the logarithm of ' if self.logarithm else ''}{self.column}"
         if self.window is None:
             return what
+        within = "ever" if self.window == EVER else f"in {durations.text(self.window)}"
         delayed = f", up to {durations.text(self.delay)} before it" if self.delay else ""
         condition = f" where {' '.join(self.where.split())}" if self.where else ""
-        return f"{what} of its {self.entity}{condition} in {durations.text(self.window)}{delayed}"
+        return f"{what} of its {self.entity}{condition} {within}{delayed}"
 
     @property
     def sentence(self) -> str:

@@ -9,20 +9,27 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fraudlake import windows
 from fraudlake.windows import Ranks, Spans
 
 KEY = ("account", "tile")
 """The columns of the key of a tile: the hash of the row's key, and the tile's number since 1970."""
 NEVER = np.iinfo(np.int64).min
-NEUTRAL: Mapping[str, Any] = {"count": 0, "sum": 0, "min": np.inf, "max": -np.inf, "last": NEVER}
-"""What a tile stores of its rows, ``last`` being the time of the last one, and the value of a tile without rows."""
-_MERGE: Mapping[str, np.ufunc] = {
-    "count": np.add,
-    "sum": np.add,
-    "min": np.minimum,
-    "max": np.maximum,
-    "last": np.maximum,
+NOT_YET = np.iinfo(np.int64).max
+_MERGE: Mapping[str, tuple[Any, np.ufunc]] = {
+    "count": (0, np.add),
+    "sum": (0, np.add),
+    "squares_high": (0, np.add),
+    "squares_cross": (0, np.add),
+    "squares_low": (0, np.add),
+    "min": (np.inf, np.minimum),
+    "max": (-np.inf, np.maximum),
+    "first": (NOT_YET, np.minimum),
+    "last": (NEVER, np.maximum),
 }
+NEUTRAL: Mapping[str, Any] = {statistic: neutral for statistic, (neutral, _) in _MERGE.items()} | {"latest": 0}
+"""What a tile stores of its rows, and the value of a tile without rows. ``first`` and ``last`` are times of rows, and
+``latest`` is the value of the row at the time ``last``."""
 
 
 class Window(NamedTuple):
@@ -43,6 +50,14 @@ class Window(NamedTuple):
     def left(self, time: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the times from which rows no longer see transactions at ``time``."""
         return self.delay + (time // self.size + self.tiles + (self.delay > 0)) * self.size
+
+
+class Merged(NamedTuple):
+    """A statistic, and its values in a line; those of ``latest`` have the ``times`` from which they are."""
+
+    statistic: str
+    values: NDArray[Any]
+    times: NDArray[np.int64] | None = None
 
 
 class Line:
@@ -94,22 +109,41 @@ class Line:
         """Return the first place of each row's key from a tile on."""
         return np.searchsorted(self._rank, self._ranks.of(self._run, tile))
 
-    def tiles(self, merged: Mapping[str, tuple[str, NDArray[Any]]], oldest: int | None) -> pa.Table:
+    def tiles(self, merged: Mapping[str, Merged], oldest: int | None) -> pa.Table:
         """Return the tiles of the state and of the rows, from the number ``oldest`` on.
 
         Args:
-            merged: a statistic and its values in this order, by the name of its column.
+            merged: the values of each column.
             oldest: the number; None keeps all tiles.
         """
         adds = np.zeros(len(self.tile), bool)
-        for statistic, values in merged.values():
-            adds |= values != NEUTRAL[statistic]
+        for statistic, values, _ in merged.values():
+            if statistic != "latest":
+                adds |= values != NEUTRAL[statistic]
         at = np.flatnonzero(self._is_needed(oldest) & adds)
         start = np.flatnonzero(np.diff(self._rank[at], prepend=-1))
         columns = {"account": self.account[at[start]], "tile": self.tile[at[start]]}
-        for name, (statistic, values) in merged.items():
-            columns[name] = _MERGE[statistic].reduceat(values[at], start) if len(start) else values[:0]
+        for name, (statistic, values, times) in merged.items():
+            if not len(start):
+                columns[name] = values[:0]
+            elif times is not None:
+                order, rank = _by_time(times)
+                columns[name] = values[order[np.maximum.reduceat(rank[at], start)]]
+            else:
+                columns[name] = _MERGE[statistic][1].reduceat(values[at], start)
         return pa.table(columns)
+
+    def histogram(self, levels: NDArray[np.int64], counts: NDArray[np.int64], oldest: int | None) -> pa.Table:
+        """Return how often each level occurs in the tiles from the number ``oldest`` on."""
+        at = np.flatnonzero((counts > 0) & self._is_needed(oldest))
+        at = at[np.lexsort((levels[at], self._rank[at]))]
+        is_other = (np.diff(self._rank[at], prepend=-1) != 0) | (np.diff(levels[at], prepend=-1) != 0)
+        start = np.flatnonzero(is_other)
+        first = at[start]
+        total = np.add.reduceat(counts[at], start) if len(start) else counts[:0]
+        return pa.table(
+            {"account": self.account[first], "tile": self.tile[first], "level": levels[first], "count": total}
+        )
 
     def values(
         self, values: NDArray[np.int64], is_counted: NDArray[np.bool_], oldest: int | None, most: int
@@ -127,3 +161,34 @@ class Line:
 
     def _is_needed(self, oldest: int | None) -> NDArray[np.bool_]:
         return np.ones(len(self.tile), bool) if oldest is None else self.tile >= oldest
+
+
+def latest(values: NDArray[Any], times: NDArray[np.int64], spans: Spans) -> NDArray[np.float64]:
+    """Return the value of the latest row of each window; NaN if it has none.
+
+    A tile of the state may have a later time than a late row that follows it, so the order of rows does not tell.
+    """
+    order, found = _latest(times, spans)
+    return np.where(found >= 0, values[order[found]].astype(np.float64), np.nan)
+
+
+def is_latest(
+    values: NDArray[Any], of_rows: NDArray[Any], times: NDArray[np.int64], spans: Spans
+) -> NDArray[np.float64]:
+    """Return 1 if a row's own value is that of the latest row of its window, 0 if not; NaN if the window has none."""
+    order, found = _latest(times, spans)
+    return np.where(found >= 0, values[order[found]] == of_rows, np.nan)
+
+
+def _latest(times: NDArray[np.int64], spans: Spans) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    order, rank = _by_time(times)
+    latest = windows.extreme("max", np.where(times > NEVER, rank, -1.0), spans)
+    return order, np.maximum(latest, -1).astype(np.int64)
+
+
+def _by_time(times: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the order by time, and the rank of each row in it."""
+    order = np.argsort(times, kind="stable")
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return order, rank

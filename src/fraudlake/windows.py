@@ -171,3 +171,40 @@ def distinct(values: NDArray[np.int64], is_counted: NDArray[np.bool_], spans: Sp
     rows = len(spans.low)
     change = np.bincount(begin, minlength=rows + 1) - np.bincount(end, minlength=rows + 1)
     return np.cumsum(change)[:rows]
+
+
+def quantile(
+    levels: NDArray[np.int64], counts: NDArray[np.int64], spans: Spans, share: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the least level of each window below or at which ``share`` of its counts are, and the sum of its counts.
+
+    Bit by bit from the highest, rows are divided stably into those without and with the bit, and each window
+    continues in the half that has its quantile (a wavelet matrix, with counts). Without counts the level is 0.
+
+    Args:
+        levels: the level of each row, at least 0.
+        counts: how often it occurs.
+        spans: the windows.
+        share: above 0, and below 1.
+    """
+    low = spans.low.copy()
+    high = spans.high.copy()
+    totals = total(counts, spans)
+    wanted = np.maximum(np.ceil(totals * share), 1).astype(np.int64)
+    result = np.zeros(len(low), np.int64)
+    for bit in reversed(range(int(levels.max(initial=0)).bit_length())):
+        is_above = (levels >> bit & 1).astype(bool)
+        below = np.cumsum(np.append(0, ~is_above))
+        in_low = below[low]
+        in_high = below[high]
+        sums = np.cumsum(np.append(0, np.where(is_above, 0, counts)))
+        count = sums[high] - sums[low]
+        goes_up = wanted > count
+        wanted -= np.where(goes_up, count, 0)
+        result += goes_up.astype(np.int64) << bit
+        low = np.where(goes_up, below[-1] + low - in_low, in_low)
+        high = np.where(goes_up, below[-1] + high - in_high, in_high)
+        order = np.argsort(is_above, kind="stable")
+        levels = levels[order]
+        counts = counts[order]
+    return np.where(totals > 0, result, 0), totals

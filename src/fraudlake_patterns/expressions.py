@@ -762,7 +762,9 @@ def _of_double(function: Callable[[float], float]) -> Callable[[exp.Anonymous, C
     return build_call
 
 
-def _rounded(to_whole: Callable[[Any], int]) -> Callable[[exp.Anonymous, Context], Expression]:
+def _rounded(
+    to_whole: Callable[[Any], int], columns: Callable[[Any], Any]
+) -> Callable[[exp.Anonymous, Context], Expression]:
     """FLOOR and CEIL."""
 
     def build_call(node: exp.Anonymous, context: Context) -> Expression:
@@ -770,7 +772,12 @@ def _rounded(to_whole: Callable[[Any], int]) -> Callable[[exp.Anonymous, Context
         if operand.type.is_integer:
             return operand
         if operand.type == DOUBLE:
-            return strict(DOUBLE, lambda value: float(to_whole(value)) if math.isfinite(value) else value, operand)
+            return strict(
+                DOUBLE,
+                lambda value: float(to_whole(value)) if math.isfinite(value) else value,
+                operand,
+                columns=columns,
+            )
         type_ = Type("DECIMAL", operand.type.precision, 0)
         return strict(type_, lambda value: Decimal(to_whole(value)), operand)
 
@@ -939,6 +946,15 @@ _PARTS: dict[str, Callable[[datetime], int]] = {
     "DOW": lambda time: time.isoweekday() % 7 + 1,
     "DOY": lambda time: time.timetuple().tm_yday,
 }
+_DAY = UNITS["DAY"]
+_PARTS_OF_COLUMNS: dict[str, Callable[[Any], Any]] = {
+    "MILLISECOND": lambda times: times // 1000 % 1000,
+    "SECOND": lambda times: times // SECOND % 60,
+    "MINUTE": lambda times: times // UNITS["MINUTE"] % 60,
+    "HOUR": lambda times: times // UNITS["HOUR"] % 24,
+    "DOW": lambda times: (times // _DAY + 4) % 7 + 1,
+}
+"""The parts of whole columns of microseconds since 1970, which began on a Thursday."""
 
 
 def _part(node: exp.Expr, name: str, operand: exp.Expr, context: Context) -> Expression:
@@ -949,7 +965,9 @@ def _part(node: exp.Expr, name: str, operand: exp.Expr, context: Context) -> Exp
     if time.type != TIMESTAMP:
         context.refuse(operand, f"TIMESTAMP is expected, not {time.type}")
     origin = datetime(1970, 1, 1)
-    return strict(BIGINT, lambda value: part(origin + timedelta(microseconds=value)), time)
+    return strict(
+        BIGINT, lambda value: part(origin + timedelta(microseconds=value)), time, columns=_PARTS_OF_COLUMNS.get(name)
+    )
 
 
 def _extract(node: exp.Extract, context: Context) -> Expression:
@@ -984,9 +1002,9 @@ _FUNCTIONS: dict[str, Callable[[exp.Anonymous, Context], Expression]] = {
     "SIGN": _sign,
     "EXP": _of_double(lambda value: math.exp(value) if value < 709.78 else math.inf),
     "SQRT": _of_double(lambda value: math.sqrt(value) if value >= 0 else math.nan),
-    "FLOOR": _rounded(math.floor),
-    "CEIL": _rounded(math.ceil),
-    "CEILING": _rounded(math.ceil),
+    "FLOOR": _rounded(math.floor, np.floor),
+    "CEIL": _rounded(math.ceil, np.ceil),
+    "CEILING": _rounded(math.ceil, np.ceil),
     "COALESCE": _coalesce,
     "NULLIF": _nullif,
     "GREATEST": _extreme(max),

@@ -91,6 +91,11 @@ def _reason(description: str) -> str:
     return description.split(" for <class")[0].rstrip(".").lower()
 
 
+def names_in(node: exp.Expr) -> list[str]:
+    """Return the names of the columns in an expression."""
+    return [column.name for column in node.find_all(exp.Column)]
+
+
 def position(node: exp.Expr) -> int:
     """Return the position of an expression in its text: that of its leftmost part with a known position."""
     starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.lake import Lake
 from fraudlake.model import entity_features, history, search, training
-from fraudlake.model.entity_features import Plan
+from fraudlake.model.feature_plan import Plan
 from fraudlake.settings import Settings
 from fraudlake.settings.features import DeclaredFeature
 from tests.model import test_decided as by_flink

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from fraudlake.model import entity_features
-from fraudlake.model.entity_features import Plan
+from fraudlake.model.feature_plan import Plan
 from fraudlake.settings.features import DeclaredFeature
 from tests.model.test_entity_features import COLUMNS, DAY, HOLDS, Row, cuts, drawn, micros, rounded, table
 

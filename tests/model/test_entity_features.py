@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+import statistics
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -11,9 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from fraudlake.histogram import levels_of, numbers_of
 from fraudlake.model import drift, entity_features, explanations
 from fraudlake.model.classifier import Classifier, Encoding, Logistic
-from fraudlake.model.entity_features import HASH_OF, MOST_DISTINCT, Plan
+from fraudlake.model.feature_figures import MOST_DISTINCT
+from fraudlake.model.feature_plan import HASH_OF, Plan
 from fraudlake.settings import Settings
 from fraudlake.settings.columns import DeclaredColumn
 from fraudlake.settings.features import DeclaredFeature
@@ -45,6 +49,25 @@ FEATURES = [
     {"name": "fraud_then", "aggregate": "fraud_count", "window": "7 days", "delay": "7 days"},
     {"name": "share", "aggregate": "fraud_share", "window": LONG, "delay": "7 days"},
     {"name": "since_fraud", "aggregate": "seconds_since_fraud", "window": "90 days"},
+    {"name": "n_ever", "aggregate": "count", "window": "ever"},
+    {"name": "max_ever", "aggregate": "max", "column": "items", "window": "ever", "where": "amount > 50"},
+    {"name": "known_for", "aggregate": "seconds_since_first", "window": "ever"},
+    {"name": "known_for_week", "aggregate": "seconds_since_first", "window": "7 days", "where": "amount > 50"},
+    {"name": "is_first", "aggregate": "is_first", "window": "ever", "where": "amount > 90"},
+    {"name": "is_first_today", "aggregate": "is_first", "window": "1 day"},
+    {"name": "deviation", "aggregate": "stddev", "column": "amount", "window": LONG},
+    {"name": "deviation_items", "aggregate": "stddev", "column": "items", "window": "7 days", "delay": "1 day"},
+    {"name": "unusual", "aggregate": "z_score", "column": "amount", "window": "ever"},
+    {"name": "unusual_log", "aggregate": "z_score", "column": "amount", "window": "90 days", "logarithm": True},
+    {"name": "share_large", "aggregate": "share", "window": "7 days", "where": "amount > 50"},
+    {"name": "last_distance", "aggregate": "last", "column": "distance", "window": "ever"},
+    {"name": "last_items", "aggregate": "last", "column": "items", "window": "7 days", "where": "amount > 50"},
+    {"name": "last_then", "aggregate": "last", "column": "amount", "window": LONG, "delay": "7 days"},
+    {"name": "is_other", "aggregate": "changed", "column": "country", "window": "ever"},
+    {"name": "is_other_week", "aggregate": "changed", "column": "country", "window": "7 days", "where": "amount > 50"},
+    {"name": "median", "aggregate": "quantile", "column": "amount", "window": "7 days", "quantile": 0.5},
+    {"name": "high_ever", "aggregate": "quantile", "column": "distance", "window": "ever", "quantile": 0.9},
+    {"name": "countries_ever", "aggregate": "distinct", "column": "country", "window": "ever"},
     {"name": "own_country", "aggregate": "value", "column": "country"},
     {"name": "own_items", "aggregate": "value", "column": "items"},
 ]
@@ -160,6 +183,19 @@ def of_row(feature: DeclaredFeature, row: Row, before: list[Row], label_delay: t
     of_fraud = [(micros(row) - micros(other)) / 1e6 for other in mine if other.label]
     mean = sum(values) / len(values) if values and feature.column != "country" else None
     own = getattr(row, feature.column or "amount")
+    own_before = [other for other in before if other.account == row.account and begin <= micros(other)]
+    in_window = [other for other in own_before if not lag or micros(other) < end]
+    scale = math.log if feature.logarithm else float
+    scaled = [scale(value) for value in values] if feature.column != "country" else []
+    deviation = statistics.stdev(scaled) if len(scaled) > 1 else None
+
+    def z_score() -> float | None:
+        return (scale(own) - statistics.mean(scaled)) / deviation if deviation and own is not None else None
+
+    def quantile() -> float | None:
+        assert feature.quantile is not None
+        return sorted(values)[math.ceil(len(values) * feature.quantile) - 1] if values else None
+
     return {
         "count": lambda: len(values) if feature.column else len(mine),
         "sum": lambda: sum(values),
@@ -167,6 +203,14 @@ def of_row(feature: DeclaredFeature, row: Row, before: list[Row], label_delay: t
         "min": lambda: min(values, default=None),
         "max": lambda: max(values, default=None),
         "distinct": lambda: len(set(values)),
+        "stddev": lambda: deviation,
+        "z_score": z_score,
+        "quantile": quantile,
+        "share": lambda: len(mine) / len(in_window) if in_window else None,
+        "last": lambda: values[-1] if values else None,
+        "changed": lambda: values[-1] != own if values and own is not None else None,
+        "is_first": lambda: not mine,
+        "seconds_since_first": lambda: max(seconds, default=None),
         "seconds_since_last": lambda: min(seconds, default=None),
         "ratio_to_mean": lambda: own / mean if mean and own is not None else None,
         "fraud_count": lambda: sum(labels),
@@ -176,7 +220,12 @@ def of_row(feature: DeclaredFeature, row: Row, before: list[Row], label_delay: t
 
 
 def rounded(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: round(value, 9) if isinstance(value, float) else value for name, value in row.items()}
+    """Round to what the units of logarithms and of distances tell, and quantiles to their middle."""
+    quantiles = {name: row[name] for name in ("median", "high_ever") if row.get(name) is not None}
+    middles = numbers_of(levels_of(np.array([*quantiles.values()], float)))
+    row = row | dict(zip(quantiles, middles.tolist(), strict=True))
+    row = {name: round(value, 9) if isinstance(value, float) else value for name, value in row.items()}
+    return row | {name: round(row[name], 4) for name in ("unusual_log",) if row.get(name) is not None}
 
 
 def computed(batches: list[list[Row]], of: Plan) -> list[dict[str, Any]]:
@@ -244,16 +293,27 @@ def test_the_state_is_bounded_by_the_windows() -> None:
     for day in range(400):
         batch = [Row(1, day * 86_400.0 + n * 600, n, 1.0, "DE", None, None, None) for n in range(140)]
         _, state = entity_features.compute(state, table(batch), plan(features=features))
-    assert {name: len(tiles) for name, tiles in state.items()} == {"86400": 91, "3600 values country": 37}
+    assert {name: len(tiles) for name, tiles in state.items()} == {"86400": 91, "3600 values hash_of_country": 37}
 
 
-def test_distinct_counts_up_to_a_bound_and_stores_no_more() -> None:
-    features = [{"name": "countries", "aggregate": "distinct", "column": "country", "window": "1 day"}]
-    rows = [Row(1, n / 10, n, 1.0, f"{n:05}", None, None, None) for n in range(MOST_DISTINCT + 500)]
-    found = computed([rows[:700], rows[700:]], plan(features=features))
-    assert [row["countries"] for row in found] == [min(n, MOST_DISTINCT) for n in range(len(rows))]
-    _, state = entity_features.compute({}, table(rows), plan(features=features))
-    assert len(state["3600 values country"]) == MOST_DISTINCT
+def test_distinct_is_estimated_beyond_what_a_tile_stores_however_rows_are_cut() -> None:
+    draw = random.Random(1)
+    rows, hashes = [Row(1, n * 0.3, n, 1.0, None, None, None, None) for n in range(24_000)], []
+    for _ in rows:
+        hashes.append(draw.randrange(-(2**63), 2**63))
+    given = table(rows).set_column(9, f"{HASH_OF}country", pa.array(hashes, pa.int64()))
+    of = plan(features=[{"name": "n", "aggregate": "distinct", "column": "country", "window": w} for w in ("ever",)])
+    whole, state = entity_features.compute({}, given, of)
+    assert len(next(iter(state.values()))) == MOST_DISTINCT
+    counts = whole["n"].to_numpy()
+    assert counts[: MOST_DISTINCT + 1].tolist() == [*range(MOST_DISTINCT), counts[MOST_DISTINCT]]
+    error = counts[MOST_DISTINCT:] / np.arange(MOST_DISTINCT, len(rows)) - 1
+    assert np.abs(error).max() < 0.15
+    found, state = [], {}
+    for begin in range(0, len(rows), 1_700):
+        computed_, state = entity_features.compute(state, given.slice(begin, 1_700), of)
+        found += computed_["n"].to_pylist()
+    assert found == counts.tolist()
 
 
 def test_a_row_never_sees_its_own_label_nor_one_that_is_not_known_yet() -> None:

@@ -39,8 +39,18 @@ ENTITIES = {"terminal": ("terminal_id",)}
         ({"window": None}, "'n' lacks the window of its transactions, such as '7 days'"),
         ({"window": "soon"}, "must be a duration such as"),
         ({"window": "1 hour", "delay": "30 days"}, "'n' needs 43,260 tiles of 1 minute for each terminal"),
-        ({"aggregate": "value", "column": "amount"}, "'n': a value has no window, delay, where or entity"),
+        ({"aggregate": "value", "column": "amount"}, "'n': a value takes no window, entity"),
         ({"aggregate": "ratio_to_mean", "column": "amount", "delay": "1 day"}, "'n': a ratio_to_mean has no delay"),
+        ({"aggregate": "z_score", "column": "amount", "delay": "1 day"}, "'n': a z_score has no delay"),
+        ({"aggregate": "share"}, "'n' lacks the condition (where) whose share it is"),
+        ({"aggregate": "quantile", "column": "amount"}, "'n': a quantile, and nothing else, has quantile, such as 0.9"),
+        ({"aggregate": "quantile", "column": "amount", "quantile": 1}, "input should be less than 1"),
+        ({"logarithm": True}, "'n': logarithm is for stddev and z_score"),
+        ({"window": "ever", "delay": "1 day"}, "'n': a window of 'ever' has no delay and sees no labels"),
+        ({"window": "ever", "aggregate": "fraud_count"}, "'n': a window of 'ever' has no delay and sees no labels"),
+        ({"expression": "amount"}, "'n' must have an aggregate or an expression"),
+        ({"aggregate": None}, "'n' must have an aggregate or an expression"),
+        ({"aggregate": None, "expression": "amount"}, "'n': an expression takes no window, entity"),
         ({"text": "many"}, "'n': text must have one {}, for the value"),
         ({"color": "red"}, "there is no setting 'features.0.color'"),
     ],
@@ -90,6 +100,38 @@ def test_the_features_of_every_lake_are_named_at_one_place_only() -> None:
     assert [
         column.name for column in tables.GOLD_FRAUD_PREDICTIONS.fields if column.meaning.startswith("feature: ")
     ] == [*(feature.name for feature in OWN)]
+
+
+@pytest.mark.parametrize(
+    ("expressions", "reason"),
+    [
+        (["size + 1"], "features: e0: expression: line 1, column 1: there is no column 'size'; there are amount, hour"),
+        (["amount +"], "features: e0: expression: line 1, column"),
+        (["UPPER(terminal_id)"], "features: e0: expression: line 1, column 1: a feature must be a number or BOOLEAN"),
+        (["SUM(amount)"], "features: e0: expression: line 1, column 1: SUM is not allowed here"),
+        (["e0 + 1"], "features: e0: expression: it is computed from itself: e0 -> e0"),
+        (["e1 + n", "e2", "2 * e0"], "e0: expression: it is computed from itself: e0 -> e1 -> e2 -> e0"),
+        (
+            ["amount / 0e0", "items / 0"],
+            "features: e1: expression: line 1, column 1: a whole number is divided by zero",
+        ),
+    ],
+)
+def test_an_expression_that_cannot_be_computed_is_refused(expressions: list[str], reason: str) -> None:
+    given = [GOOD, *({"name": f"e{n}", "expression": text} for n, text in enumerate(expressions))]
+    with pytest.raises(UsageError) as refused:
+        require_declared([DeclaredFeature.model_validate(one) for one in given], COLUMNS, ENTITIES, timedelta(days=7))
+    assert reason in str(refused.value)
+
+
+def test_ever_is_a_window_that_needs_silver_to_keep_its_rows() -> None:
+    feature = DeclaredFeature.model_validate(GOOD | {"window": "ever"})
+    assert feature.model_dump(mode="json") == GOOD | {"window": "ever"}
+    assert DeclaredFeature.model_validate(feature.model_dump(mode="json")) == feature
+    assert feature.meaning == "count of its terminal ever"
+    require_kept([feature], {})
+    with pytest.raises(UsageError, match="n looks back to the first transaction, and silver_transactions keeps rows"):
+        require_kept([feature], {"silver_transactions": timedelta(days=900)})
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,21 @@ ADDED = [
     {"name": "accounts", "entity": "terminal", "aggregate": "distinct", "column": "account_id", "window": "7 days"},
     {"name": "pair_since", "entity": "account_at_terminal", "aggregate": "seconds_since_last", "window": "30 days"},
     {"name": "account_large", "aggregate": "count", "where": "amount > 90", "window": "90 days"},
+    {"name": "pair_age", "entity": "account_at_terminal", "aggregate": "seconds_since_first", "window": "ever"},
+    {"name": "is_new_pair", "entity": "account_at_terminal", "aggregate": "is_first", "window": "ever"},
+    {"name": "unusual", "aggregate": "z_score", "column": "amount", "window": "ever", "logarithm": True},
+    {"name": "terminal_high", "entity": "terminal", "aggregate": "quantile", "column": "amount", "window": "7 days"}
+    | {"quantile": 0.9},
+    {
+        "name": "is_other_account",
+        "entity": "terminal",
+        "aggregate": "changed",
+        "column": "account_id",
+        "window": "ever",
+    },
+    {"name": "is_abroad", "expression": "country <> 'DE'"},
+    {"name": "burst", "expression": "count_hour / (account_large + terminal_count * HOUR(dt) - 1)"},
+    {"name": "burst_abroad", "expression": "CASE WHEN is_abroad = 1 THEN burst ELSE amount / unusual END"},
 ]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fraudlake import tables
 from fraudlake.bronze import parquet
+from fraudlake.feature import EVER
 from fraudlake.forget import attachments, audit, own_files, traces
 from fraudlake.forget.account_rows import BY_ACCOUNT, LANDED, rows_of
 from fraudlake.model import entity_features, features
@@ -66,7 +67,7 @@ def count(lake: Lake, accounts: Sequence[str]) -> Plan:
                 *stays,
                 f"landed files: this cannot rewrite files of a volume; see {landing_folder(lake).path}",
                 f"the state of detect and score under {lake.checkpoints}: it leaves with the accounts' next "
-                f"transactions, or as detect's flags expire and after {_stored_for(lake)} without a transaction",
+                f"transactions, or as detect's flags expire and {_state_ends(lake)}",
                 "the tables' logs: they name the least and largest account of files, until Databricks removes them",
             ],
         )
@@ -103,15 +104,17 @@ def _elsewhere(lake: Lake, accounts: Sequence[str]) -> list[str]:
             stays.append(f"{count:,} alerts that were delivered to files: name their folder with --delivery-folder")
     if not lake.checkpoint(score.FROM_KAFKA).is_new:
         stays.append(
-            "sums of the accounts' amounts, under a hash, in the state of score_kafka: they leave it after "
-            f"{_stored_for(lake)} without a transaction"
+            "sums of the accounts' amounts, under a hash, in the state of score_kafka: they leave it "
+            f"{_state_ends(lake)}"
         )
     if lake.store.count(tables.GOLD_MODELS):
         stays.append("the trained models: they have learned from these transactions, and name no account")
     return stays
 
 
-def _stored_for(lake: Lake) -> str:
-    """Return the longest time that features look back."""
-    own = timedelta(days=features.FORGET_DAYS)
-    return durations.text(max(own, entity_features.look_back(lake.settings)))
+def _state_ends(lake: Lake) -> str:
+    """Return when the sums of an account's features leave the state of a stream."""
+    if any(feature.window == EVER for feature in lake.settings.features):
+        return "with a new checkpoint, since a feature looks back for ever"
+    longest = max(timedelta(days=features.FORGET_DAYS), entity_features.look_back(lake.settings.features))
+    return f"after {durations.text(longest)} without a transaction"

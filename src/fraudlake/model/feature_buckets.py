@@ -16,8 +16,9 @@ from fraudlake.arrays import to_bytes
 from fraudlake.detection import buckets, detector, ordering
 from fraudlake.detection.rule_entity import Entity
 from fraudlake.entity import ACCOUNT
-from fraudlake.model import decided, entity_features, features
-from fraudlake.model.entity_features import HASH_OF, Plan
+from fraudlake.model import decided, entity_features, feature_plan, features
+from fraudlake.model.feature_expressions import FeatureExpressions
+from fraudlake.model.feature_plan import HASH_OF, Plan
 from fraudlake.text import durations
 
 if TYPE_CHECKING:
@@ -57,21 +58,26 @@ class FeatureBuckets:
     computed: pa.Schema
     """The columns of computed rows, without further columns."""
     look_back: int
-    """The longest look-back of the features from a transaction, microseconds."""
+    """The longest look-back of features of fraud from a transaction, microseconds."""
+    expressions: FeatureExpressions
 
     @classmethod
     def from_settings(cls, settings: Settings, extra: Sequence[pa.Field] = ()) -> FeatureBuckets:
         """Return the features of a lake; ``extra`` are further columns of silver to carry along with them."""
-        plans = entity_features.plans(settings)
+        plans = feature_plan.plans(settings)
         fields = [*detector.ROWS, *extra]
         for plan in plans.values():
             known = {field.name for field in fields}
             fields += [field for field in plan.needed if field.name not in known]
+        expressions = FeatureExpressions.from_settings(settings)
+        known = {field.name for field in fields}
+        fields += [field for field in expressions.columns if field.name not in known]
         entities = [Entity(name, settings.entity_columns(name)) for name in dict.fromkeys((ACCOUNT, *plans))]
         by_number = {entity.number: entity for entity in entities}
         computed = tables.schema(features.computed_columns(settings))
-        look_back = durations.microseconds(entity_features.look_back(settings))
-        return cls(by_number, plans, settings.buckets, pa.schema(fields), computed, look_back)
+        of_labels = [feature for feature in settings.features if feature.is_of_labels]
+        look_back = durations.microseconds(entity_features.look_back(of_labels))
+        return cls(by_number, plans, settings.buckets, pa.schema(fields), computed, look_back, expressions)
 
     @property
     def rows(self) -> pa.Schema:
@@ -124,7 +130,8 @@ class FeatureBuckets:
         if not entity.is_account:
             part = computed.select([buckets.NUMBER, *self.plans[entity.name].names])
             return part, {features.STATE: memory, **after}
-        needed = {field.name for plan in self.plans.values() for field in plan.needed} - {*detector.ROWS.names}
+        needed = {field.name for plan in self.plans.values() for field in plan.needed}
+        needed -= {*detector.ROWS.names, *(field.name for field in self.expressions.columns)}
         computed = computed.drop_columns([name for name in computed.column_names if name in needed])
         computed, after[features.STATE] = features.compute(memory, computed, is_ordered=len(self.entities) == 1)
         return computed, after
@@ -214,7 +221,8 @@ class FeatureBuckets:
         return {**state, TILES: _stored(entity.number, tiles)}
 
     def _ordered(self, rows: pa.Table) -> pa.Table:
-        """Put the columns of computed rows in order, followed by the further columns."""
+        """Add expressions to computed rows, and put the columns in order, followed by the further columns."""
+        rows = self.expressions.add_to(rows)
         further = [name for name in rows.column_names if name not in self.computed.names]
         return rows.select([*self.computed.names, *further])
 
@@ -248,8 +256,8 @@ def hashes_in(tiles: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         table = _read(row["tiles"])
         if row["entity"] == 0:
             yield row["part"], table.select(["account"])
-        if entity_features.has_accounts(row["part"]):
-            yield row["part"], table.select(["value"]).rename_columns(["account"])
+        for name in entity_features.accounts_in(row["part"], table):
+            yield row["part"], table.select([name]).rename_columns(["account"])
 
 
 def _read(payload: bytes | pa.Buffer) -> pa.Table:

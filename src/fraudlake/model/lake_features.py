@@ -17,8 +17,10 @@ from fraudlake import tables
 from fraudlake.arrays import to_bytes
 from fraudlake.detection import buckets, detector
 from fraudlake.entity import number
+from fraudlake.feature import EVER
 from fraudlake.model import decided, entity_features, features
 from fraudlake.model.feature_buckets import DECIDED, FORGOTTEN, TILES, FeatureBuckets, merge_decided
+from fraudlake.model.feature_expressions import FeatureExpressions
 from fraudlake.silver import transactions
 from fraudlake.text import durations
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from fraudlake.settings import Settings
+    from fraudlake.settings.features import DeclaredFeature
 
 _PART_ROWS = 250_000
 """The approximate number of rows whose features are computed at once in this process."""
@@ -91,7 +94,8 @@ def compute_table(
     declared = entity_features.compute_table(silver, settings, verdicts)
     for name in declared.column_names:
         silver = silver.append_column(name, declared[name])
-    extra = (*extra, *declared.schema)
+    expressions = FeatureExpressions.from_settings(settings)
+    extra = (*extra, *declared.schema, *expressions.columns)
     named = silver["account_id"].combine_chunks().dictionary_encode()
     account = pc.rank(named.dictionary, "ascending").to_numpy().astype(np.int64)[named.indices.to_numpy()]
     time = silver["timestamp"].cast(pa.int64())
@@ -105,7 +109,7 @@ def compute_table(
     for begin, end in zip(cuts, np.append(cuts, len(order))[1:], strict=True):
         part = rows.take(pa.array(order[begin:end])).cast(pa.schema([*detector.ROWS, *extra]))
         computed, _ = features.compute(features.MEMORY.empty_table(), part)
-        parts.append(select(computed))
+        parts.append(select(expressions.add_to(computed)))
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
@@ -183,7 +187,7 @@ def tiles_of(silver: DataFrame, settings: Settings) -> DataFrame:
     bucketed = FeatureBuckets.from_settings(settings)
     newest = transactions.newest(silver)
     if newest is not None:
-        silver = transactions.since(silver, newest - durations.microseconds(entity_features.look_back(settings)))
+        silver = _within_reach(silver, newest, settings.features)
 
     def tiles(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
         _, state = bucketed.step(key[0], {}, buckets.unpack(frame["payload"], bucketed.rows))
@@ -192,6 +196,13 @@ def tiles_of(silver: DataFrame, settings: Settings) -> DataFrame:
         return output
 
     return bucketed.pack(silver).groupBy("bucket").applyInPandas(tiles, buckets.SUPPLEMENTS)
+
+
+def _within_reach(silver: DataFrame, newest: int, features: Collection[DeclaredFeature]) -> DataFrame:
+    """Return the transactions that features of a transaction at ``newest`` (microseconds) or later may see."""
+    if any(feature.window == EVER for feature in features):
+        return silver
+    return transactions.since(silver, newest - durations.microseconds(entity_features.look_back(features)))
 
 
 def see_labels(settings: Settings) -> bool:
@@ -219,7 +230,7 @@ def verdicts_of(
     if not see_labels(settings):
         return None
     if newest is not None:
-        silver = transactions.since(silver, newest - durations.microseconds(entity_features.look_back(settings)))
+        silver = _within_reach(silver, newest, [feature for feature in settings.features if feature.is_of_labels])
     # A withdrawn verdict counts as not fraud.
     verdict = F.coalesce("verdict", F.lit(False)).alias("_verdict")
     given = verdict, F.unix_micros("decided_at").alias("_decided_at")

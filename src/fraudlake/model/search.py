@@ -160,10 +160,7 @@ def search(labelled: Rows, cut: Split, algorithm: str, progress: Progress = lamb
     """
     first = labelled.between(None, cut.validated_from)
     second = labelled.between(cut.validated_from, cut.tested_from)
-    encodings = {
-        name: Encoding.fit(texts, first.features[:, first.names.index(name)].astype(int), first.fraud, first.weights)
-        for name, texts in first.texts.items()
-    }
+    encodings = encodings_of(first)
     first, second, labelled = (
         replace(part, features=part.matrix(part.names, encodings)) for part in (first, second, labelled)
     )
@@ -182,6 +179,14 @@ def search(labelled: Rows, cut: Split, algorithm: str, progress: Progress = lamb
     _, best, classifier = rivals[simplest([area for area, *_ in rivals], int(second.fraud.sum()))]
     final = replace(classifier, learned=best.fit(labelled))
     return Fitted(classifier, final, best, tried[0][2], {str(candidate): area for area, candidate, _ in tried})
+
+
+def encodings_of(rows: Rows) -> dict[str, Encoding]:
+    """Fit what turns the texts of each text feature into numbers."""
+    return {
+        name: Encoding.fit(texts, rows.features[:, rows.names.index(name)].astype(int), rows.fraud, rows.weights)
+        for name, texts in rows.texts.items()
+    }
 
 
 def simplest(areas: list[float], frauds: int) -> int:

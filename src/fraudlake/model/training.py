@@ -35,6 +35,8 @@ from fraudlake.text.counts import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import pyarrow as pa
+
     from fraudlake.lake import Lake
     from fraudlake.model.history import History, Rows
     from fraudlake.model.intervals import Estimate
@@ -126,7 +128,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
             # The import takes seconds, and runs while Spark computes the features.
             pool.submit(importlib.import_module, "xgboost")
             past = history_of(lake)
-        labelled, by, cut = _labelled(past, settings)
+        labelled, by, cut = labelled_rows(past, settings)
         fitted = search.search(labelled, cut, settings.algorithm, progress)
         test_rows = labelled.between(cut.tested_from, None)
         # Verdicts are on few accounts, which are not representative.
@@ -302,7 +304,7 @@ def compare(lake: Lake, number: str | None = None, stand_for: Mapping[str, float
         raise FraudlakeError(f"there is nothing to compare version {champion.number}, the champion, with: train first")
     evaluated = {version.number: registry.evaluated(version.number) for version in (champion, challenger)}
     past = history_of(lake, stand_for)
-    labelled, by, _ = _labelled(past, settings)
+    labelled, by, _ = labelled_rows(past, settings)
     begin = max(champion.tested_from, challenger.tested_from)
     since = datetime.fromisoformat(begin)
     test_rows = labelled.between(since, None)
@@ -368,18 +370,23 @@ def history_of(lake: Lake, stand_for: Mapping[str, float] | None = None) -> Hist
     """Load the history into this process; of a long history, load all fraud and a sample of the rest."""
     rows = lake.store.count(tables.SILVER_TRANSACTIONS)
     most = lake.settings.max_training_rows
-    now = datetime.now(UTC)
     if rows > most:
+        now = datetime.now(UTC)
         decided = lake.read(tables.SILVER_VERDICTS).where(F.col("decided_at") <= literals.instant(now))
         return history.sample_of(lake.read(tables.SILVER_TRANSACTIONS), decided, most / rows, lake.settings)
-    decided = lake.store.query(
-        f"SELECT {', '.join(verdicts.CHOSEN_BY)} FROM {tables.SILVER_VERDICTS.name}", tables.SILVER_VERDICTS
-    ).filter(pc.field("decided_at") <= now)
     rows_read = lake.store.query(
         f"SELECT {', '.join(history.columns_read(lake.settings))} FROM {tables.SILVER_TRANSACTIONS.name}",
         tables.SILVER_TRANSACTIONS,
     )
-    return history.select_history(rows_read, decided, lake.settings, stand_for)
+    return history.select_history(rows_read, known_verdicts(lake), lake.settings, stand_for)
+
+
+def known_verdicts(lake: Lake) -> pa.Table:
+    """Return ``transaction_id, verdict, decided_at`` of the verdicts that are known by now."""
+    given = lake.store.query(
+        f"SELECT {', '.join(verdicts.CHOSEN_BY)} FROM {tables.SILVER_VERDICTS.name}", tables.SILVER_VERDICTS
+    )
+    return given.filter(pc.field("decided_at") <= datetime.now(UTC))
 
 
 def _profile(past: History, fitted: search.Fitted, scored: Rows, cut: search.Split) -> drift.Profile:
@@ -399,7 +406,7 @@ def _profile(past: History, fitted: search.Fitted, scored: Rows, cut: search.Spl
     )
 
 
-def _labelled(past: History, settings: Settings) -> tuple[Rows, history.Labels, search.Split]:
+def labelled_rows(past: History, settings: Settings) -> tuple[Rows, history.Labels, search.Split]:
     """Label a history by the setting ``labels``, from ``train_from`` on, and split it.
 
     ``auto`` takes the verdicts if there are enough of them for every part, otherwise Flink's label.

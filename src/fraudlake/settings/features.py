@@ -22,33 +22,46 @@ from pydantic_settings import NoDecode
 from fraudlake import tables
 from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError, reason_of
-from fraudlake.feature import PLACEHOLDER, Feature
+from fraudlake.feature import EVER, OWN, PLACEHOLDER, Feature
 from fraudlake.text import durations, toml_file
 from fraudlake.values import from_json
 
 _MOST_TILES = 20_000
 _FRAUD = ("fraud_count", "fraud_share", "seconds_since_fraud")
-_OF_COLUMN = ("sum", "mean", "min", "max", "distinct", "ratio_to_mean", "value")
-_OF_NUMBER = ("sum", "mean", "min", "max", "ratio_to_mean")
+_OF_NUMBER = ("sum", "mean", "min", "max", "ratio_to_mean", "stddev", "z_score", "quantile", "last")
+_OF_COLUMN = (*_OF_NUMBER, "distinct", "changed", "value")
+_OF_DEVIATION = ("stddev", "z_score")
+_OF_OWN_VALUE = ("ratio_to_mean", "z_score", "changed")
 
 
 class DeclaredFeature(Feature):
     """A feature that a lake declares."""
 
-    aggregate: Literal[
-        "count",
-        "sum",
-        "mean",
-        "min",
-        "max",
-        "distinct",
-        "seconds_since_last",
-        "ratio_to_mean",
-        "value",
-        "fraud_count",
-        "fraud_share",
-        "seconds_since_fraud",
-    ]
+    aggregate: (
+        Literal[
+            "count",
+            "sum",
+            "mean",
+            "min",
+            "max",
+            "stddev",
+            "quantile",
+            "distinct",
+            "share",
+            "last",
+            "seconds_since_last",
+            "seconds_since_first",
+            "is_first",
+            "ratio_to_mean",
+            "z_score",
+            "changed",
+            "value",
+            "fraud_count",
+            "fraud_share",
+            "seconds_since_fraud",
+        ]
+        | None
+    ) = None
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
@@ -56,27 +69,53 @@ class DeclaredFeature(Feature):
             raise ValueError(
                 f"'{self.name}' must be of lower-case letters, digits and underscores, and begin with a letter"
             )
-        needs = self.aggregate in _OF_COLUMN
-        if needs and self.column is None:
-            raise ValueError(f"'{self.name}' lacks the column that it is the {self.aggregate} of")
-        if self.column is not None and not needs and self.aggregate != "count":
-            raise ValueError(f"'{self.name}': {self.aggregate} takes no column")
-        if self.aggregate == "value":
-            if self.window or self.delay or self.where or self.entity != ACCOUNT:
-                raise ValueError(f"'{self.name}': a value has no window, delay, where or entity, only its column")
-            return self
-        if self.window is None:
-            raise ValueError(f"'{self.name}' lacks the window of its transactions, such as '7 days'")
         if self.text is not None and len(re.findall(PLACEHOLDER, self.text)) != 1:
             raise ValueError(f"'{self.name}': text must have one {{}}, for the value, or {{:.1f}} for a decimal")
-        if self.aggregate == "ratio_to_mean" and self.delay:
-            raise ValueError(f"'{self.name}': a ratio_to_mean has no delay")
+        if (self.aggregate is None) == (self.expression is None):
+            raise ValueError(f"'{self.name}' must have an aggregate or an expression")
+        if self.aggregate in (None, "value"):
+            self._require_no_window()
+        else:
+            self._require_window()
+        return self
+
+    def _require_no_window(self) -> None:
+        what = "an expression" if self.aggregate is None else "a value"
+        given = [name for name in ("window", "delay", "where", "logarithm", "quantile") if getattr(self, name)]
+        given += ["entity"] if self.entity != ACCOUNT else []
+        if self.aggregate is None and self.column is not None:
+            given.append("column")
+        if given:
+            raise ValueError(f"'{self.name}': {what} takes no {', '.join(given)}")
+        if self.aggregate == "value" and self.column is None:
+            raise ValueError(f"'{self.name}' lacks the column that it is the value of")
+
+    def _require_window(self) -> None:
+        aggregate = str(self.aggregate)
+        needs_column = aggregate in _OF_COLUMN
+        if needs_column and self.column is None:
+            raise ValueError(f"'{self.name}' lacks the column that it is the {aggregate} of")
+        if self.column is not None and not needs_column and aggregate != "count":
+            raise ValueError(f"'{self.name}': {aggregate} takes no column")
+        if self.window is None:
+            raise ValueError(f"'{self.name}' lacks the window of its transactions, such as '7 days' or 'ever'")
+        if aggregate in _OF_OWN_VALUE and self.delay:
+            raise ValueError(f"'{self.name}': a {aggregate} has no delay")
+        if self.logarithm and aggregate not in _OF_DEVIATION:
+            raise ValueError(f"'{self.name}': logarithm is for {' and '.join(_OF_DEVIATION)}")
+        if (self.quantile is not None) != (aggregate == "quantile"):
+            raise ValueError(f"'{self.name}': a quantile, and nothing else, has quantile, such as 0.9")
+        if aggregate == "share" and self.where is None:
+            raise ValueError(f"'{self.name}' lacks the condition (where) whose share it is")
+        if self.window == EVER and (self.delay or self.is_of_labels):
+            raise ValueError(
+                f"'{self.name}': a window of 'ever' has no delay and sees no labels: take one such as '3650 days'"
+            )
         if self.tiles > _MOST_TILES:
             raise ValueError(
                 f"'{self.name}' needs {self.tiles:,} tiles of {durations.text(timedelta(seconds=self.size))} for each "
                 f"{self.entity}, and at most {_MOST_TILES:,} are allowed: shorten the delay, or lengthen the window"
             )
-        return self
 
     @property
     def is_of_labels(self) -> bool:
@@ -185,6 +224,7 @@ def require_declared(
                 f"{where} sees no label: labels are known after {durations.text(label_delay)} (label_delay), and it "
                 f"looks back {durations.text(feature.window + feature.delay)}: give it a delay of that"
             )
+    expressions_of(features, columns)
 
 
 def column_type(feature: DeclaredFeature, columns: Mapping[str, Any]) -> str:
@@ -209,8 +249,9 @@ def require_kept(features: Collection[DeclaredFeature], row_retention: Mapping[s
     for feature in features:
         back = (feature.window or timedelta(0)) + feature.delay
         if limit is not None and back > limit:
+            how_far = "to the first transaction" if feature.window == EVER else durations.text(back)
             raise UsageError(
-                f"features: {feature.name} looks back {durations.text(back)}, and silver_transactions keeps rows for "
+                f"features: {feature.name} looks back {how_far}, and silver_transactions keeps rows for "
                 f"{durations.text(limit)} (row_retention): shorten the window, or keep them longer"
             )
 
@@ -229,3 +270,49 @@ def condition(feature: DeclaredFeature, columns: Mapping[str, Any]) -> Any:
     text = sql.Text(feature.where, f"features: {feature.name}: where")
     context = expressions.Context(text, query_columns(columns), TIME, is_outer=True)
     return expressions.condition(text.parse(0, len(feature.where)), context)
+
+
+def expressions_of(features: Collection[DeclaredFeature], columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Compile the expressions among features for the setting ``columns``, by the names of the features.
+
+    An expression may name columns, the lake's own features, declared ones, and other expressions: those come before it.
+
+    Raises:
+        UsageError: an expression is not valid, names something that is not there, or itself in a circle.
+    """
+    from fraudlake.rules.columns import TIME, query_columns
+    from fraudlake_patterns import Column, expressions, sql
+    from fraudlake_patterns.values import DOUBLE, STRING
+
+    texts = {
+        feature.name: sql.Text(feature.expression, f"features: {feature.name}: expression")
+        for feature in features
+        if feature.expression is not None
+    }
+    if not texts:
+        return {}
+    known = {feature.name: Column(feature.name, DOUBLE) for feature in (*OWN, *features)}
+    for feature in features:
+        if column_type(feature, columns) == "STRING":
+            known[feature.name] = Column(feature.name, STRING)
+    known |= query_columns(columns)
+    parsed = {name: text.parse(0, len(text.sql)) for name, text in texts.items()}
+    compiled: dict[str, Any] = {}
+
+    def compile_with(name: str, above: tuple[str, ...]) -> None:
+        if name in compiled:
+            return
+        if name in above:
+            circle = " -> ".join([*above[above.index(name) :], name])
+            raise UsageError(f"features: {name}: expression: it is computed from itself: {circle}")
+        for other in sql.names_in(parsed[name]):
+            if other in texts:
+                compile_with(other, (*above, name))
+        built = expressions.build(parsed[name], expressions.Context(texts[name], known, TIME, is_outer=True))
+        if not (built.type.is_numeric or built.type.name == "BOOLEAN"):
+            texts[name].refuse(0, f"a feature must be a number or BOOLEAN, not {built.type}")
+        compiled[name] = built
+
+    for name in texts:
+        compile_with(name, ())
+    return compiled

@@ -19,7 +19,7 @@ from fraudlake.lake import session
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.missing_version import of_version
 from fraudlake.lake.rows import has_rows
-from fraudlake.model import alerts, feature_buckets, features, lake_features, predictions, published
+from fraudlake.model import alerts, feature_buckets, feature_plan, features, lake_features, predictions, published
 from fraudlake.model.registry import Registry, published_champion
 from fraudlake.model.training import publish
 from fraudlake.silver import transactions as silver
@@ -274,7 +274,7 @@ def _changes(
     """
     checkpoint = lake.checkpoint(seen.step)
     done = checkpoint.next_batch - 1
-    has_features = bool(lake.settings.features)
+    has_features = bool(feature_plan.plans(lake.settings))
     is_new = done >= 0 and (checkpoint.notes.features_of(done) or "[]") != _declared(lake)
     has_decided = feature_buckets.DECIDED in checkpoint.state_variables
     is_new |= done >= 0 and lake_features.see_labels(lake.settings) and not has_decided
@@ -305,7 +305,7 @@ def _tiles_of_silver(lake: Lake, done: int) -> DataFrame | None:
 def _tiled(lake: Lake, step: str) -> set[str]:
     """Return the entities of all features that a stream has ever computed."""
     noted = (json.loads(declared) for declared in lake.checkpoint(step).notes.all_features)
-    return {feature.get("entity", ACCOUNT) for declared in noted for feature in declared}
+    return {feature.get("entity", ACCOUNT) for declared in noted for feature in declared if "expression" not in feature}
 
 
 def _declared(lake: Lake) -> str:
