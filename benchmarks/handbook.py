@@ -73,7 +73,7 @@ def measure(data: Path, protocol: Protocol, config: Path) -> dict[str, object]:
     with tempfile.TemporaryDirectory(prefix="handbook-") as work:
         folder, landing = Path(work), Path(work) / "landing"
         chosen = settings.load(config, lake=folder / "all", landing=str(landing), train_from=str(protocol.train_from))
-        of_account = tuple(feature for feature in chosen.features if feature.entity == "account")
+        of_account = tuple(one for one in chosen.features if one.entity == "account" and one.expression is None)
         account_only = chosen.model_copy(update={"lake": folder / "account", "features": of_account})
         is_before = rows["dt"] < pd.Timestamp(protocol.test_from)
         land(rows[is_before], landing)

@@ -164,7 +164,7 @@ def test_verdicts_of_the_last_days_neither_teach_nor_test(tmp_path: Path) -> Non
     decisions = [Decision(nth, True, times[nth] + timedelta(days=3)) for nth in range(0, 300, 2)]
     settings = Settings(lake=tmp_path, labels="chargebacks", genuine_after=GENUINE_AFTER)
     past = history.select_history(silver, table(decisions), settings)
-    labelled, by, cut = training._labelled(past, settings)
+    labelled, by, cut = training.labelled_rows(past, settings)
     until = (times[-1] - GENUINE_AFTER).replace(tzinfo=None)
     assert by == "chargebacks"
     assert cut.parts["tested"].last == history.from_micros(int(labelled.time.max())) == until
@@ -191,7 +191,7 @@ def test_no_transaction_is_one_line(tmp_path: Path) -> None:
     settings = Settings(lake=tmp_path, labels="chargebacks")
     past = history.select_history(made(0)[0].slice(0, 0), table([]), settings)
     with pytest.raises(search.TooLittleError, match=r"known by now: .*--genuine-after"):
-        training._labelled(past, settings)
+        training.labelled_rows(past, settings)
 
 
 def test_verdicts_of_fraud_alone_name_the_labels_that_take_them(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_verdicts_of_fraud_alone_name_the_labels_that_take_them(tmp_path: Path) 
     settings = Settings(lake=tmp_path, labels="verdicts")
     past = history.select_history(silver, table(decisions), settings)
     with pytest.raises(search.TooLittleError, match=r"of both kinds .* --labels chargebacks, for frauds alone$"):
-        training._labelled(past, settings)
+        training.labelled_rows(past, settings)
 
 
 @pytest.mark.stream

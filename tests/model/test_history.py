@@ -47,12 +47,12 @@ def test_what_is_not_known_yet_neither_teaches_nor_tests_and_a_verdict_does_not_
     count = 24 * 40
     of_both = [n % 4 == 0 for n in range(count)]
     settings = Settings(lake=tmp_path, labels="flink", label_delay="7 days", train_from="2026-03-09")
-    labelled, by, cut = training._labelled(past([*range(count)], of_both, of_both), settings)
+    labelled, by, cut = training.labelled_rows(past([*range(count)], of_both, of_both), settings)
     assert (by, hours(labelled)) == ("flink", [*range(48, count - 7 * 24)])
     assert cut.parts["fitted"].first == START + timedelta(days=2)
     assert cut.parts["tested"].last == START + timedelta(hours=count - 1, days=-7)
 
-    labelled, by, cut = training._labelled(
+    labelled, by, cut = training.labelled_rows(
         past([*range(count)], of_both, of_both), settings.model_copy(update={"labels": "auto"})
     )
     assert (by, hours(labelled)) == ("verdicts", [*range(48, count)])
@@ -116,4 +116,4 @@ def test_a_verdict_counts_as_often_as_it_stands_for_others_only_if_that_is_asked
 def test_nothing_known_is_one_line(tmp_path: Path) -> None:
     settings = Settings(lake=tmp_path, label_delay="1 day")
     with pytest.raises(search.TooLittleError, match=r"known by now: .*--label-delay, --genuine-after or --train-from"):
-        training._labelled(past([0, 1], [True, False], [None, None]), settings)
+        training.labelled_rows(past([0, 1], [True, False], [None, None]), settings)

@@ -82,6 +82,10 @@ class Rows:
             chosen &= self.time >= micros(begin)
         if end is not None:
             chosen &= self.time < micros(end)
+        return self.chosen(chosen)
+
+    def chosen(self, chosen: NDArray[np.bool_]) -> Rows:
+        """Return some of the rows."""
         return replace(
             self,
             time=self.time[chosen],

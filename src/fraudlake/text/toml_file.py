@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fraudlake.errors import UsageError, first_line
-from fraudlake.text import text_file
+from fraudlake.text import json_text, text_file
 
 
 def read(file: Path) -> dict[str, Any]:
@@ -35,3 +36,8 @@ def entries(file: Path, name: str) -> list[Any]:
         further = ", ".join(content) or "nothing"
         raise UsageError(f"{file}: a file of {name} has [[{name}]] entries and nothing else, not {further}")
     return listed
+
+
+def entry(name: str, fields: Mapping[str, Any]) -> str:
+    """Write an entry ``[[name]]`` of texts, numbers and booleans."""
+    return "\n".join([f"[[{name}]]", *(f"{key} = {json_text.dumps(value)}" for key, value in fields.items())])

@@ -10,7 +10,7 @@ import click
 
 from fraudlake.errors import FraudlakeError, MissingLakeError
 from fraudlake.settings import DEFINITION, Settings
-from fraudlake.text import json_text
+from fraudlake.text import json_text, toml_file
 from fraudlake_cli.app import App, cli, options
 from fraudlake_cli.commands.rule_changes import author_of, signed
 from fraudlake_cli.progress import console
@@ -101,8 +101,7 @@ def _toml(definition: dict[str, Any]) -> str:
     for table, entries in tables.items():
         lines += [f"[{table}]"] if entries else []
         lines += [f"{name} = {_toml_value(entry)}" for name, entry in entries.items()]
-    for feature in features:
-        lines += ["[[features]]", *(f"{name} = {json_text.dumps(value)}" for name, value in feature.items())]
+    lines += [toml_file.entry("features", feature) for feature in features]
     return "\n".join(lines)
 
 

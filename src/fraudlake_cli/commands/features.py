@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fraudlake.errors import UsageError
 from fraudlake.text import json_text
-from fraudlake_cli.app import App, cli
+from fraudlake.text.counts import counted
+from fraudlake_cli.app import App, cli, options
 from fraudlake_cli.commands.definition import described, redefined
+from fraudlake_cli.commands.model import EVALUATED
 from fraudlake_cli.commands.rule_changes import author_of, signed
+from fraudlake_cli.progress import console
 
 if TYPE_CHECKING:
     from fraudlake.feature import Feature
@@ -70,6 +74,36 @@ def apply(app: App, /, file: Path, yes: bool, author: str | None, reason: str | 
     wanted = app.settings(features=json_text.dumps(_as_json(read(file))))
     _, changes = redefined(wanted, yes, Change(author_of(author), reason), ["features"])
     app.say({"changes": changes}, described(changes, yes))
+
+
+@features_.command(example="fraudlake features suggest")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), default=Path("features.toml"),
+              show_default=True, metavar="FILE", help="File to write; it must not exist.")  # fmt: skip
+@options(*EVALUATED)
+@click.pass_obj
+def suggest(app: App, /, out: Path, **flags: str | None) -> None:
+    """silver_transactions, silver_verdicts → a file of features that help on history.
+
+    Proposes features from the columns and entities of the lake, and tries them by groups on history: as known at the
+    time, on rows before those that 'train' tests on. The file says what each group gives and costs. Changes nothing:
+    see 'fraudlake features apply'. Needs: refine.
+    """
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from fraudlake.model import suggestion
+    from fraudlake_cli.parts import Parts
+
+    if out.exists():
+        raise UsageError(f"--out {out}: it exists: name another file, or remove it")
+    lake = app.open(**flags)
+    columns = TextColumn("suggest: {task.description}"), BarColumn(), Parts(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("features", total=None)
+        found = suggestion.suggest(
+            lake, lambda done, all_, text: bar.update(task, completed=done, total=all_, description=text)
+        )
+    out.write_text(found.toml())
+    app.say(found.as_json() | {"file": str(out)}, f"{found.text()}\n{out}: {counted(len(found.features), 'feature')}")
 
 
 def _as_json(declared: Sequence[Feature]) -> list[dict[str, object]]:
