@@ -422,7 +422,8 @@ def test_a_version_below_its_own_baseline_is_named_and_takes_nobodys_place(
     assert re.search(weak.format(1) + ": it scores now", first.reason)
     assert re.fullmatch(weak.format(1), training.train(opened).reason)
 
-    monkeypatch.setattr(promotion, "compared", lambda *_: (True, "version 2 beats version 1"))
+    better = promotion.Decision(True, "version 2 beats version 1", {})
+    monkeypatch.setattr(promotion, "decide", lambda *_: better)
     second = training.train(lake(buckets=2, holdout=0.25))
     assert not second.is_champion
     both = f"{weak.format(2)}; {weak.format(1)}"

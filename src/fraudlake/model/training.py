@@ -16,7 +16,7 @@ from fraudlake.bronze import literals
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake.commit import row_changes
 from fraudlake.model import budget, drift, figures, history, promotion, published, search
-from fraudlake.model.metrics import estimated
+from fraudlake.model.metrics import Budget, LabelledScores, estimated, measure_all
 from fraudlake.model.registry import (
     BASELINE,
     CHAMPION,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fraudlake.lake import Lake
+    from fraudlake.model.classifier import Classifier
     from fraudlake.model.history import History, Rows
     from fraudlake.model.intervals import Estimate
     from fraudlake.model.published import Model
@@ -86,6 +87,8 @@ class Comparison:
     figures: dict[str, dict[str, float]]
     is_better: bool
     reason: str
+    differences: dict[str, Estimate]
+    """The challenger's lead in the metrics that decide; empty if the test rows have too little fraud."""
     weighted: dict[str, dict[str, Estimate]] = field(default_factory=dict)
     """Precision and recall by version, weighted by the transactions that verdicts represent; empty if not known."""
 
@@ -102,7 +105,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
     Nothing is trained if the latest version learned from the same rows with the same settings.
 
     The first version becomes the champion. A later version becomes the champion if ``settings.auto_promote`` allows it,
-    and it is better by :func:`promotion.compared` and not below its own baseline, or the champion is of an earlier
+    and it is better by :func:`promotion.decide` and not below its own baseline, or the champion is of an earlier
     fraudlake and can no longer score.
 
     Raises:
@@ -131,8 +134,9 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         test_rows = labelled.between(cut.tested_from, None)
         # Verdicts are on few accounts, which are not representative.
         scored = test_rows if by != "verdicts" else past.all_rows().between(cut.tested_from, None)
-        metrics = search.metrics(fitted.classifier, test_rows, settings)
-        baseline = search.metrics(fitted.baseline, test_rows, settings)
+        tested = search.scored(fitted.classifier, test_rows, settings)
+        metrics = _measured(tested, settings)
+        baseline = _measured(search.scored(fitted.baseline, test_rows, settings), settings)
         version = registry.register(
             Trained(
                 fitted.final,
@@ -153,7 +157,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
                 fitted.classifier,
             )
         )
-        is_better, comparison = _takes_over(lake, registry, champion, version, metrics, test_rows)
+        is_better, comparison = _takes_over(lake, registry, champion, version, fitted.classifier, test_rows)
         left_out = _left_out(lake, past, by)
         reason = _joined(f"learned from {_TEACHERS[by]}: {cut}", *left_out, comparison, *_weaknesses(version, champion))
         if is_better and (champion is None or settings.auto_promote):
@@ -253,7 +257,7 @@ def _takes_over(
     registry: Registry,
     champion: Version | None,
     version: Version,
-    metrics: dict[str, float],
+    classifier: Classifier,
     test_rows: Rows,
 ) -> tuple[bool, str]:
     """Return whether a new version may replace the champion, and the reason."""
@@ -265,9 +269,19 @@ def _takes_over(
         return True, str(error).partition(": train again")[0]
     except FraudlakeError as error:
         return False, f"not compared, the champion cannot be used: {error}"
-    old = search.metrics(evaluated, test_rows, lake.settings)
-    is_better, reason = promotion.compared(champion.number, old, version.number, metrics, lake.settings)
-    return is_better and version.weakness is None, reason
+    rows = test_rows.between(datetime.fromisoformat(champion.tested_from), None)
+    if not len(rows.time):
+        return (
+            False,
+            f"not compared, the champion has learned from all test rows: it is tested from {champion.tested_from}",
+        )
+    old, new = (search.scored(one, rows, lake.settings) for one in (evaluated, classifier))
+    decision = promotion.decide(champion.number, old, version.number, new, lake.settings)
+    return decision.is_better and version.weakness is None, decision.reason
+
+
+def _measured(scores: LabelledScores, settings: Settings) -> dict[str, float]:
+    return measure_all(scores, Budget(settings.alert_budget, settings.alert_cost))
 
 
 def _weaknesses(version: Version, champion: Version | None) -> list[str]:
@@ -306,18 +320,24 @@ def compare(lake: Lake, number: str | None = None, stand_for: Mapping[str, float
     begin = max(champion.tested_from, challenger.tested_from)
     since = datetime.fromisoformat(begin)
     test_rows = labelled.between(since, None)
-    metrics = {number: search.metrics(one, test_rows, settings) for number, one in evaluated.items()}
+    scores = {number: search.scored(one, test_rows, settings) for number, one in evaluated.items()}
     weighted = {}
     if by == "verdicts" and past.knows_weights:
         rows = past.labelled("verdicts", is_weighted=True).between(since, None)
         weighted = {number: estimated(search.scored(one, rows, settings)) for number, one in evaluated.items()}
     old = champion.number
     new = challenger.number
-    is_better, reason = promotion.compared(old, metrics[old], new, metrics[new], settings)
-    weaknesses = _weaknesses(challenger, champion)
-    is_better &= challenger.weakness is None
-    reason = _joined(reason, *weaknesses)
-    return Comparison(old, new, f"transactions since {begin} UTC", metrics, is_better, reason, weighted)
+    decision = promotion.decide(old, scores[old], new, scores[new], settings)
+    return Comparison(
+        old,
+        new,
+        f"transactions since {begin} UTC",
+        {number: _measured(of, settings) for number, of in scores.items()},
+        decision.is_better and challenger.weakness is None,
+        _joined(decision.reason, *_weaknesses(challenger, champion)),
+        decision.differences,
+        weighted,
+    )
 
 
 def promote(lake: Lake, number: str | None = None, force: bool = False) -> tuple[Version, str]:

@@ -71,13 +71,7 @@ class Model(BaseModel):
         "precision_at_budget",
         "recall_at_budget",
         "amount_saved",
-    ] = Field("area_under_pr", description="Figure by which a challenger must beat the champion.")
-    promotion_margin: float = Field(
-        0.005,
-        ge=0,
-        lt=1,
-        description="Minimum lead of a challenger's figure over the champion's; of an amount, as a share of it.",
-    )
+    ] = Field("area_under_pr", description="Figure by which a challenger must beat the champion, by more than chance.")
     auto_promote: bool = Field(True, description="Let 'train' make a better model the champion by itself.")
     max_drift: float = Field(0.25, gt=0, description="Population stability index above which 'status' fails.")
     min_true_prediction_rate: float = Field(
