@@ -15,12 +15,13 @@ from fraudlake import tables
 from fraudlake.bronze import literals
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake.commit import row_changes
-from fraudlake.model import budget, drift, figures, history, promotion, published, search
-from fraudlake.model.metrics import Budget, LabelledScores, estimated, measure_all
+from fraudlake.model import budget, drift, figures, history, kinds, promotion, published, search
+from fraudlake.model.metrics import Budget, LabelledScores, Ranked, estimated, measure_all
 from fraudlake.model.registry import (
     BASELINE,
     CHAMPION,
     LABELLED_BY,
+    NEW_KINDS,
     OutdatedModelError,
     Registry,
     Trained,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from fraudlake.model.classifier import Classifier
     from fraudlake.model.history import History, Rows
     from fraudlake.model.intervals import Estimate
+    from fraudlake.model.kinds import Kind
     from fraudlake.model.published import Model
     from fraudlake.settings import Settings
 
@@ -75,6 +77,8 @@ class Outcome:
     is_new: bool
     is_champion: bool
     reason: str
+    kinds: list[Kind] = field(default_factory=list)
+    """The kinds of fraud of the test rows of a new version."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         tested = search.scored(fitted.classifier, test_rows, settings)
         metrics = _measured(tested, settings)
         baseline = _measured(search.scored(fitted.baseline, test_rows, settings), settings)
+        found = _kinds(lake, labelled, cut, fitted.classifier, tested)
         version = registry.register(
             Trained(
                 fitted.final,
@@ -144,7 +149,9 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
                 labelled.frame(3),
                 trained_on,
                 str(cut.tested_from),
-                metrics | {f"{BASELINE}{name}": value for name, value in baseline.items()},
+                metrics
+                | {f"{BASELINE}{name}": value for name, value in baseline.items()}
+                | {f"{name}_{NEW_KINDS}": value for name, value in _of_new_kinds(found).items()},
                 {
                     **trained_on,
                     LABELLED_BY: by,
@@ -161,9 +168,9 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         left_out = _left_out(lake, past, by)
         reason = _joined(f"learned from {_TEACHERS[by]}: {cut}", *left_out, comparison, *_weaknesses(version, champion))
         if is_better and (champion is None or settings.auto_promote):
-            return Outcome(_promoted(lake, registry, version.number), True, True, f"{reason}: it scores now")
+            return Outcome(_promoted(lake, registry, version.number), True, True, f"{reason}: it scores now", found)
         consequence = "'fraudlake model promote --force' lets it score" if is_better else "the champion goes on scoring"
-        return Outcome(version, True, False, f"{reason}: {consequence}")
+        return Outcome(version, True, False, f"{reason}: {consequence}", found)
 
 
 def _left_out(lake: Lake, past: History, by: history.Labels) -> list[str]:
@@ -204,8 +211,9 @@ def _late_frauds(past: History, genuine_after: timedelta) -> list[str]:
 def unless_changed(lake: Lake) -> Outcome | None:
     """Return the latest version if too little has changed since its training to train again; None: train.
 
-    It trains if new transactions, or new verdicts, reach ``settings.retrain_share`` of the earlier ones. It also trains
-    if their number is not known, if the settings have changed, or if there is no usable champion.
+    It trains if new transactions, or new verdicts, reach ``settings.retrain_share`` of the earlier ones, or if anything
+    is new and the latest version is older than ``settings.train_every``. It also trains if their number is not known,
+    if the settings have changed, or if there is no usable champion.
     """
     latest = next(iter(versions(lake)), None)
     if latest is None:
@@ -213,13 +221,18 @@ def unless_changed(lake: Lake) -> Outcome | None:
     recorded = {name: value for name, value in latest.trained_on.items() if name not in _VERSIONS}
     if recorded != _recorded(lake.settings):
         return None
+    every = lake.settings.train_every
+    is_due = every is not None and latest.trained_at is not None and datetime.now(UTC) - latest.trained_at >= every
     changes = []
     for name, table in _VERSIONS.items():
         new = _new_rows(lake, table, latest.trained_on.get(name))
         rows = lake.store.count(table)
         if table == tables.SILVER_VERDICTS and (lake.settings.labels == "flink" or rows < _LEAST_VERDICTS):
             continue
-        if new is None or new >= lake.settings.retrain_share * (rows - new):
+        if new is None:
+            return None
+        least = 1 if is_due else lake.settings.retrain_share * (rows - new)
+        if new >= least:
             return None
         what = "verdicts" if table == tables.SILVER_VERDICTS else "rows"
         changes.append(f"{new:,} new {what} of {rows:,}")
@@ -231,7 +244,7 @@ def unless_changed(lake: Lake) -> Outcome | None:
         registry.load(champion.number)
     except FraudlakeError:
         return None
-    below = f"below {lake.settings.retrain_share:.0%}".replace("%", " %")
+    below = "nothing is new" if is_due else f"below {lake.settings.retrain_share:.0%}".replace("%", " %")
     reason = f"{' and '.join(changes)}, {below}: the champion stays"
     return Outcome(latest, False, latest.number == champion.number, _joined(reason, *_weaknesses(latest, champion)))
 
@@ -282,6 +295,21 @@ def _takes_over(
 
 def _measured(scores: LabelledScores, settings: Settings) -> dict[str, float]:
     return measure_all(scores, Budget(settings.alert_budget, settings.alert_cost))
+
+
+def _kinds(lake: Lake, labelled: Rows, cut: search.Split, classifier: Classifier, tested: LabelledScores) -> list[Kind]:
+    settings = lake.settings
+    reviewed = Ranked(tested, Budget(settings.alert_budget, settings.alert_cost)).reviewed()
+    earlier = labelled.between(None, cut.tested_from)
+    test_rows = labelled.between(cut.tested_from, None)
+    return kinds.count_kinds(earlier, test_rows, reviewed, classifier, kinds.read_alerted(lake))
+
+
+def _of_new_kinds(found: list[Kind]) -> dict[str, float]:
+    """Return the frauds of kinds that appeared after the training, and how many of them are found; empty: none."""
+    new = [kind for kind in found if kind.is_new]
+    fraud = sum(kind.tested for kind in new)
+    return {"fraud": fraud, "recall_at_budget": sum(kind.found for kind in new) / fraud} if new else {}
 
 
 def _weaknesses(version: Version, champion: Version | None) -> list[str]:

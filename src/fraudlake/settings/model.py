@@ -63,6 +63,11 @@ class Model(BaseModel):
         ge=0,
         description="Share of new transactions or new verdicts from which 'run' trains again; 'train' always does.",
     )
+    train_every: Duration | None = Field(
+        None,
+        ge=timedelta(0),
+        description="Age of the latest version from which 'run' trains again if anything is new (default: no age).",
+    )
     promotion_metric: Literal[
         "area_under_pr",
         "area_under_roc",

@@ -97,13 +97,26 @@ def _result(outcome: Outcome) -> dict[str, Any]:
         "champion": outcome.is_champion,
         "reason": outcome.reason,
         "metrics": outcome.version.metrics,
+        "kinds": [{**asdict(kind), "new": kind.is_new} for kind in outcome.kinds],
     }
 
 
 def _trained(result: dict[str, Any]) -> str:
     reason = f"\n{result['reason']}" if result["reason"] else ""
     state = "" if result["new"] else " is up to date"
-    return f"model version {result['version']}{state}: {summary.figures(result['metrics'])}{reason}"
+    kinds = [_kind(kind) for kind in result["kinds"]]
+    if len(kinds) > _LISTED:
+        kinds[_LISTED:] = [f"and {len(kinds) - _LISTED:,} more, which --json lists"]
+    listed = "".join(f"\n  {kind}" for kind in kinds)
+    heading = "\nfraud of the test days, by rule or, without one, by the model's strongest reason:" if kinds else ""
+    figures = summary.figures(result["metrics"])
+    return f"model version {result['version']}{state}: {figures}{heading}{listed}{reason}"
+
+
+def _kind(of: dict[str, Any]) -> str:
+    learned = "new" if of["new"] else f"{of['learned']:,} learned"
+    share = f"{100 * of['found'] / of['tested']:.0f} %"
+    return f"{of['name']}: {learned}, {of['tested']:,} tested, {of['found']:,} found at the budget ({share})"
 
 
 @cli.command(example="fraudlake verdicts decisions.csv")
