@@ -71,35 +71,89 @@ def simulated(seed: int, accounts: int, days: int, change: int) -> World:
     kind = pc.fill_null(of_rows["kind"], "").to_numpy(zero_copy_only=False).astype(str)
     rows = rows.filter(pa.array((kind == "") | (kind == _OLD))).select(["dt", "accountId", "amount"])
     is_old = kind[(kind == "") | (kind == _OLD)] == _OLD
-    probes, is_replaced = _probes(rows, is_old, change, np.random.default_rng(seed))
+    probes, is_replaced = _placed(rows, is_old, (change, days), _PROBED, PROBES, np.random.default_rng(seed))
     rows, is_old = rows.filter(pa.array(~is_replaced)), is_old[~is_replaced]
     is_new = np.arange(len(rows) + len(probes)) >= len(rows)
     return _world("simulator", pa.concat_tables([rows, probes]), np.append(is_old, is_new[len(rows) :]), is_new, change)
 
 
-def _probes(rows: pa.Table, is_old: np.ndarray, change: int, rng: np.random.Generator) -> tuple[pa.Table, np.ndarray]:
-    """Return probes of accounts' days without other fraud, from a day on, and the payments whose place they take."""
+@dataclass(frozen=True)
+class Kind:
+    """A kind of fraud: the number of payments of an account's day, their amounts, and seconds between them."""
+
+    payments: tuple[int, int]
+    amounts: tuple[float, float]
+    gaps: tuple[int, int]
+
+
+PROBES = Kind((4, 8), (5, 25), (60, 300))
+KINDS = (
+    Kind((4, 8), (40, 80), (60, 300)),
+    Kind((1, 2), (250, 400), (60, 120)),
+    Kind((10, 16), (15, 30), (1200, 2400)),
+    Kind((2, 4), (120, 180), (10, 60)),
+    Kind((6, 9), (48, 52), (3600, 5400)),
+)
+"""The kinds of a drifting world, in the order in which they appear; each is worth about 300 on an account's day."""
+LASTS = 30
+"""The days for which a kind is seen."""
+_SHARE = 0.008
+"""The share of a day's accounts that a kind is on."""
+
+
+def drifting(seed: int, accounts: int, days: int, drifts: tuple[int, ...]) -> World:
+    """Simulate card payments with the first of :data:`KINDS` from the first day on, and another from each drift on.
+
+    The first kind ends :data:`LASTS` days after the first drift. A kind takes the place of an account's own payments on
+    a day.
+    """
+    traffic = simulator.Traffic(
+        accounts=accounts,
+        rate=_PAID * accounts / 86_400,
+        start=datetime.combine(START, datetime.min.time(), UTC),
+        fraud=0.0,
+        seed=seed,
+    )
+    with TemporaryDirectory(prefix="world-") as work:
+        landing = Path(work) / "landing"
+        simulator.simulate(landing, traffic, rows=_PAID * accounts * days)
+        rows = pq.read_table(landing).select(["dt", "accountId", "amount"])
+    is_fraud = np.zeros(len(rows), bool)
+    rng = np.random.default_rng(seed)
+    for kind, begin in zip(KINDS, (0, *drifts), strict=True):
+        end = LASTS + (begin or drifts[0])
+        added, is_replaced = _placed(rows, is_fraud, (begin, end), _SHARE, kind, rng)
+        rows = pa.concat_tables([rows.filter(pa.array(~is_replaced)), added])
+        is_fraud = np.append(is_fraud[~is_replaced], np.ones(len(added), bool))
+    return _world("drifting", rows, is_fraud, np.zeros(len(rows), bool), None)
+
+
+def _placed(
+    rows: pa.Table, is_fraud: np.ndarray, days: tuple[int, int], share: float, kind: Kind, rng: np.random.Generator
+) -> tuple[pa.Table, np.ndarray]:
+    """Return fraud on accounts' days without other fraud, of a range of days, and the payments whose place it takes."""
     time = rows["dt"].cast(pa.int64()).to_numpy()
     account = rows["accountId"].combine_chunks().dictionary_encode().indices.to_numpy()
     day = time // DAY - time.min() // DAY
     key = day * (account.max() + 1) + account
     _, firsts = np.unique(key, return_index=True)
-    firsts = firsts[(day[firsts] >= change) & ~np.isin(key[firsts], key[is_old])]
-    chosen = rng.choice(firsts, round(_PROBED * len(firsts)), replace=False)
-    of = np.repeat(chosen, rng.integers(4, 8, len(chosen)))
+    is_day = (day[firsts] >= days[0]) & (day[firsts] < days[1])
+    firsts = firsts[is_day & ~np.isin(key[firsts], key[is_fraud])]
+    chosen = rng.choice(firsts, round(share * len(firsts)), replace=False)
+    of = np.repeat(chosen, rng.integers(*kind.payments, len(chosen)))
     is_same = np.diff(of, prepend=-1) == 0
-    gaps = rng.integers(60, 300, len(of)) * 1_000_000
+    gaps = rng.integers(*kind.gaps, len(of)) * 1_000_000
     passed = np.cumsum(gaps)
     begins = np.maximum.accumulate(np.where(is_same, 0, passed - gaps))
     at = np.minimum(time[of] + passed - begins, (time[of] // DAY + 1) * DAY - 1)
-    probes = pa.table(
+    placed = pa.table(
         {
             "dt": pa.array(at).cast(rows["dt"].type),
             "accountId": rows["accountId"].combine_chunks().take(pa.array(of)),
-            "amount": rng.uniform(5, 25, len(of)).round(2),
+            "amount": rng.uniform(*kind.amounts, len(of)).round(2),
         }
     )
-    return probes, np.isin(key, key[chosen])
+    return placed, np.isin(key, key[chosen])
 
 
 def handbook(data: Path, days: int) -> World:

@@ -453,6 +453,8 @@ GOLD_FRAUD_PREDICTIONS = Table(
     partitioned_by=("date",),
     zorder=("account_id",),
 )
+PREDICTION_ORDER = "CASE WHEN scored_from = 'backfill' THEN 1 ELSE 0 END, scored_at DESC"
+"""The order of a transaction's predictions; the first one counts: the stream's, otherwise the latest backfill's."""
 GOLD_MODELS = Table(
     "gold_models",
     "A champion that micro-batches score with, published from the model registry; the latest row is in use.",

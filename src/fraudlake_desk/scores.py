@@ -27,16 +27,15 @@ _SCORED = ("probability", "model_version", "reasons")
 def evaluated(store: Store, rule: ModelRule, window: Window) -> tuple[pa.Table, list[Alert]]:
     """Return the scored transactions of a range, :data:`evidence.NEEDS` and their scores, and the alerts of a rule.
 
-    If a transaction has several predictions, the stream's counts, otherwise the latest backfill, as for
-    :func:`fraudlake.model.alerts.raise_latest`. A budget is another probability for each model version.
+    If a transaction has several predictions, the first by :data:`tables.PREDICTION_ORDER` counts. A budget is another
+    probability for each model version.
     """
     silver = tables.SILVER_TRANSACTIONS
     predictions = tables.GOLD_FRAUD_PREDICTIONS
-    order = "CASE WHEN scored_from = 'backfill' THEN 1 ELSE 0 END, scored_at DESC"
     rows = store.query(
         f"SELECT {', '.join(f't.{name}' for name in evidence.NEEDS)}, {', '.join(f'p.{name}' for name in _SCORED)} "
         f"FROM {silver.name} t JOIN (SELECT transaction_id, {', '.join(_SCORED)}, "
-        f"row_number() OVER (PARTITION BY transaction_id ORDER BY {order}) AS nth "
+        f"row_number() OVER (PARTITION BY transaction_id ORDER BY {tables.PREDICTION_ORDER}) AS nth "
         f"FROM {predictions.name} WHERE {window.sql}) p ON t.transaction_id = p.transaction_id AND p.nth = 1 "
         f"WHERE {window.has('t.date')}",
         silver,

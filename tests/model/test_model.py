@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +132,22 @@ def test_a_better_challenger_takes_over_and_scores_from_the_next_micro_batch_on(
     assert (second.version.number, second.is_champion, second.version.replaced) == ("2", True, "1")
     assert "version 2 beats version 1" in second.reason
     assert counts(life["lake"]) == [("1", "silver", life["old"]), ("2", "silver", ROWS - life["old"])]
+
+
+def test_training_counts_the_frauds_that_a_rule_sees_and_the_others(life: dict[str, Any]) -> None:
+    """The lake has no alerts, so each kind is the model's strongest reason."""
+    second = life["second"]
+    assert all(kind.name.removeprefix("no rule, ") in features.NAMES for kind in second.kinds)
+    assert sum(kind.tested for kind in second.kinds) == second.version.metrics["fraud"]
+    found = sum(kind.found for kind in second.kinds)
+    assert found / second.version.metrics["fraud"] == pytest.approx(second.version.metrics["recall_at_budget"])
+    assert life["again"].kinds == []
+
+
+def test_the_store_says_when_a_version_was_trained(life: dict[str, Any]) -> None:
+    newest, *others = versions(life["lake"])
+    assert [newest, *others] == Registry.of(life["lake"]).versions()
+    assert timedelta(0) < datetime.now(UTC) - newest.trained_at < timedelta(hours=1)
 
 
 def test_trained_on_verdicts_the_model_finds_the_fraud_that_the_rule_does_not_see(life: dict[str, Any]) -> None:
@@ -422,7 +438,8 @@ def test_a_version_below_its_own_baseline_is_named_and_takes_nobodys_place(
     assert re.search(weak.format(1) + ": it scores now", first.reason)
     assert re.fullmatch(weak.format(1), training.train(opened).reason)
 
-    monkeypatch.setattr(promotion, "compared", lambda *_: (True, "version 2 beats version 1"))
+    better = promotion.Decision(True, "version 2 beats version 1", {})
+    monkeypatch.setattr(promotion, "decide", lambda *_: better)
     second = training.train(lake(buckets=2, holdout=0.25))
     assert not second.is_champion
     both = f"{weak.format(2)}; {weak.format(1)}"

@@ -22,17 +22,22 @@ from fraudlake.errors import FraudlakeError
 from fraudlake.lake import open_lake
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.model import alerts, budget, published, training
+from fraudlake.operations import lineage
+from fraudlake.operations.backfill import backfill
 from fraudlake.operations.rebuild import rebuild
 from fraudlake.rules.kinds import RULE
 from fraudlake.settings import Settings
 from fraudlake.streams import detect, ingest, refine, score, stream
 from fraudlake_desk import rules as rules_of_desk
+from fraudlake_desk.lookup import history
+from fraudlake_desk.window import Window
 from tests.cut_appends import killed_after
 from tests.traffic import traffic
 
 pytestmark = pytest.mark.stream
 
 LIKELY = {"kind": "model", "name": "likely", "threshold": 0.2}
+DAY = date(2026, 1, 5)
 FEW = {"kind": "model", "name": "few", "threshold": "2 accounts a day"}
 
 
@@ -70,6 +75,14 @@ def scored(lake: Any, day: int | None = None) -> dict[str, dict[str, Any]]:
     clauses = "" if day is None else f"WHERE date = DATE '2026-01-{day:02}'"
     rows = lake.store.query(
         f"SELECT * FROM {tables.GOLD_FRAUD_PREDICTIONS.name} {clauses}", tables.GOLD_FRAUD_PREDICTIONS
+    ).to_pylist()
+    return {row["transaction_id"]: row for row in rows}
+
+
+def predictions(lake: Any, version: str) -> dict[str, dict[str, Any]]:
+    rows = lake.store.query(
+        f"SELECT * FROM {tables.GOLD_FRAUD_PREDICTIONS.name} WHERE model_version = '{version}'",
+        tables.GOLD_FRAUD_PREDICTIONS,
     ).to_pylist()
     return {row["transaction_id"]: row for row in rows}
 
@@ -139,6 +152,37 @@ def test_a_live_rule_and_a_shadow_raise_the_alerts_of_what_is_scored_from_then_o
     replayed = rebuild(lake, date(2026, 1, 4), date(2026, 1, 5)).changes["silver_alerts"]
     assert (replayed.added, replayed.gone) == (len(likely(scored(lake, 4))), 0)
     assert {row["rule"] for row in replayed.samples_added} == {"likely"}
+
+
+@pytest.mark.long
+def test_no_later_model_changes_what_an_analyst_has_seen(lake: Any) -> None:
+    evaluate(lake, likely="live")
+    land(lake, 5, 5)
+    score_new(lake)
+    stream.run(lake, detect.streams(lake), "available-now")
+    alert = next(row for row in raised(lake).values() if json.loads(dict(row["measures"])["reasons"]))
+
+    def seen() -> Any:
+        """What the desk's page says of the account's scores, and what explain says of the alert."""
+        store = LocalStore(lake.settings)
+        account = history.find_account(store, alert["account_id"])
+        shown = history.read_history(store, account, Window(DAY, DAY), 30, ())
+        scores = [(row["transaction_id"], row["probability"], row["reasons"]) for row in shown.transactions]
+        return scores, [row["explanation"] for row in shown.alerts], lineage.explain(lake, alert["alert_id"]).alert
+
+    before = seen()
+    assert any(reasons for _, _, reasons in before[0])
+    lowered = lake.settings.model_copy(update={"threshold": 0.01, "algorithm": "trees"})
+    later = open_lake(lowered)
+    second = training.train(later).version.number
+    training.promote(later, second, force=True)
+    for version in ("1", "2"):
+        assert backfill(later, DAY, DAY, version) == (version, len(scored(lake, 5)))
+    changes = rebuild(later, DAY, DAY, apply=True).changes["silver_alerts"]
+    assert (changes.added, changes.gone) == (0, 0)
+    of_second = {name: row for name, row in predictions(lake, "2").items() if row["account_id"] == alert["account_id"]}
+    assert any(of_second[name]["reasons"] != reasons for name, _, reasons in before[0] if name in of_second)
+    assert seen() == before
 
 
 def test_entries_suppress_alerts_of_scores_in_the_stream_a_backtest_and_a_replay(lake: Any) -> None:

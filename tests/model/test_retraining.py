@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,19 @@ def test_few_new_rows_leave_the_champion(made: Any) -> None:
 def test_the_share_is_that_of_the_rows_that_were_learned(made: Any) -> None:
     assert training.unless_changed(made(retrain_share=100 / 900)) is None
     assert training.unless_changed(made(retrain_share=0)) is None
+
+
+def test_a_version_of_the_age_of_a_setting_is_replaced_if_anything_is_new(made: Any) -> None:
+    week_old = replace(TRAINED, trained_at=datetime.now(UTC) - timedelta(days=7))
+    values = {"retrain_share": 0.2}
+    assert training.unless_changed(made([week_old], train_every="7 days", **values)) is None
+    assert training.unless_changed(made([week_old], train_every="8 days", **values)) is not None
+    assert training.unless_changed(made([week_old], **values)) is not None
+
+    lake = made([week_old], train_every="7 days", **values)
+    lake.commits[tables.SILVER_TRANSACTIONS.name] = [commit(3, "WRITE", 1_000)]
+    reason = "0 new rows of 1,000, nothing is new: the champion stays"
+    assert training.unless_changed(lake).reason == reason
 
 
 def test_a_version_that_learned_with_other_settings_is_not_left_as_it_is(made: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from fraudlake import tables
@@ -92,13 +91,9 @@ def lowest(versions: Sequence[RuleVersion], model: Model) -> float:
 
 
 def raise_latest(predictions: DataFrame, lake: Lake, versions: Sequence[RuleVersion]) -> DataFrame:
-    """Return the alerts of all predictions; if a transaction has several, the stream's prediction counts.
-
-    The latest prediction of a backfill counts if the stream made none, or if the backfill replaced the stream's.
-    """
-    order = F.col("scored_from") == "backfill", F.col("scored_at").desc()
-    first = Window.partitionBy("transaction_id").orderBy(*order)
-    one_each = predictions.withColumn("_nth", F.row_number().over(first)).where("_nth = 1").drop("_nth")
+    """Return the alerts of all predictions; of a transaction's, the first by :data:`tables.PREDICTION_ORDER` counts."""
+    nth = F.expr(f"row_number() OVER (PARTITION BY transaction_id ORDER BY {tables.PREDICTION_ORDER})")
+    one_each = predictions.withColumn("_nth", nth).where("_nth = 1").drop("_nth")
     return raise_alerts(one_each, versions, published.all_profiles(lake))
 
 

@@ -275,12 +275,12 @@ def _choice(schema: pa.Schema) -> Callable[[pa.Table], pa.Table]:
     def chosen(computed: pa.Table) -> pa.Table:
         rows = computed.filter(computed["weight"].is_valid())
         rows = rows.append_column("time", rows["timestamp"].cast(pa.int64()))
-        return rows.append_column("account", _hashes(rows["account_id"])).select(schema.names).cast(schema)
+        return rows.append_column("account", account_numbers(rows["account_id"])).select(schema.names).cast(schema)
 
     return chosen
 
 
-def _hashes(ids: pa.ChunkedArray) -> pa.Array:
+def account_numbers(ids: pa.ChunkedArray) -> pa.Array:
     """Return a number for each id, the same in each process."""
     named = ids.combine_chunks().dictionary_encode()
     numbers = pd.util.hash_array(named.dictionary.to_numpy(zero_copy_only=False).astype(object)).view(np.int64)

@@ -10,6 +10,7 @@ import sqlite3
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,6 +39,8 @@ LABELLED_BY = "labelled_by"
 AREA = "area_under_pr"
 BASELINE = "baseline_"
 """The metric by which versions are compared, and the prefix of the baseline's metrics."""
+NEW_KINDS = "of_new_kinds"
+"""The suffix of metrics of fraud whose kind appeared after the training."""
 _TRAINED_ON = "trained_on"
 _TESTED_FROM = "tested_from"
 _REPLACED = "replaced"
@@ -68,6 +71,8 @@ class Version:
     """The version that was the champion before it."""
     labelled_by: str = "flink"
     """The source of the labels that it learned, such as ``flink``, or ``verdicts`` of analysts."""
+    trained_at: datetime | None = None
+    """When it was registered (UTC)."""
 
     @classmethod
     def of(
@@ -77,8 +82,9 @@ class Version:
         metrics: Mapping[str, float],
         params: Mapping[str, str],
         aliases: Iterable[str],
+        created: int,
     ) -> Version:
-        """Return a version from MLflow's records of it and of its run."""
+        """Return a version from MLflow's records of it, created at a time in milliseconds, and of its run."""
         return cls(
             number,
             json.loads(tags.get(_TRAINED_ON, "{}")),
@@ -87,6 +93,7 @@ class Version:
             tuple(sorted(aliases)),
             tags.get(_REPLACED),
             params.get(LABELLED_BY, "flink"),
+            datetime.fromtimestamp(created / 1000, UTC),
         )
 
     @property
@@ -325,7 +332,12 @@ class Registry:
         with self._store():
             run = self._client.get_run(str(registered.run_id))
         return Version.of(
-            str(registered.version), registered.tags, run.data.metrics, run.data.params, registered.aliases
+            str(registered.version),
+            registered.tags,
+            run.data.metrics,
+            run.data.params,
+            registered.aliases,
+            registered.creation_timestamp,
         )
 
     def _present(self, ask: Any) -> Any:
@@ -397,11 +409,11 @@ def published_champion(lake: Lake) -> Model | None:
 def _stored(store: sqlite3.Connection, name: str) -> Iterator[Version]:
     """Read versions from MLflow's tables (seen in 3.17)."""
     registered = store.execute(
-        "SELECT version, run_id FROM model_versions WHERE name = ? AND current_stage <> 'Deleted_Internal' "
-        "ORDER BY version DESC",
+        "SELECT version, run_id, creation_time FROM model_versions WHERE name = ? "
+        "AND current_stage <> 'Deleted_Internal' ORDER BY version DESC",
         (name,),
     )
-    for number, run in registered.fetchall():
+    for number, run, created in registered.fetchall():
         version = (name, number)
         tags = store.execute("SELECT key, value FROM model_version_tags WHERE name = ? AND version = ?", version)
         metrics = store.execute("SELECT key, value, is_nan FROM latest_metrics WHERE run_uuid = ?", (run,))
@@ -413,6 +425,7 @@ def _stored(store: sqlite3.Connection, name: str) -> Iterator[Version]:
             {key: math.nan if is_nan else value for key, value, is_nan in metrics},
             dict(params),
             (alias for (alias,) in aliases),
+            created,
         )
 
 

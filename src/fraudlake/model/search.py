@@ -16,7 +16,7 @@ import numpy as np
 from fraudlake.errors import FraudlakeError
 from fraudlake.model import budget, history
 from fraudlake.model.classifier import Classifier, Encoding, Logistic, Trees
-from fraudlake.model.metrics import Budget, LabelledScores, area_under_pr, measure_all
+from fraudlake.model.metrics import LabelledScores, area_under_pr
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -202,11 +202,6 @@ def simplest(areas: list[float], frauds: int) -> int:
     best = max(areas)
     error = (best * (1 - best) / frauds) ** 0.5
     return next(number for number, area in enumerate(areas) if area >= best - error)
-
-
-def metrics(classifier: Classifier, rows: Rows, settings: Settings) -> dict[str, float]:
-    """Compute the metrics of a classifier on rows: :func:`metrics.measure_all`."""
-    return measure_all(scored(classifier, rows, settings), Budget(settings.alert_budget, settings.alert_cost))
 
 
 def scored(classifier: Classifier, rows: Rows, settings: Settings) -> LabelledScores:

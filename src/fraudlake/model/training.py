@@ -15,12 +15,13 @@ from fraudlake import tables
 from fraudlake.bronze import literals
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake.commit import row_changes
-from fraudlake.model import budget, drift, figures, history, promotion, published, search
-from fraudlake.model.metrics import estimated
+from fraudlake.model import budget, drift, figures, history, kinds, promotion, published, search
+from fraudlake.model.metrics import Budget, LabelledScores, Ranked, estimated, measure_all
 from fraudlake.model.registry import (
     BASELINE,
     CHAMPION,
     LABELLED_BY,
+    NEW_KINDS,
     OutdatedModelError,
     Registry,
     Trained,
@@ -38,8 +39,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from fraudlake.lake import Lake
+    from fraudlake.model.classifier import Classifier
     from fraudlake.model.history import History, Rows
     from fraudlake.model.intervals import Estimate
+    from fraudlake.model.kinds import Kind
     from fraudlake.model.published import Model
     from fraudlake.settings import Settings
 
@@ -76,6 +79,8 @@ class Outcome:
     is_new: bool
     is_champion: bool
     reason: str
+    kinds: list[Kind] = field(default_factory=list)
+    """The kinds of fraud of the test rows of a new version."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,8 @@ class Comparison:
     figures: dict[str, dict[str, float]]
     is_better: bool
     reason: str
+    differences: dict[str, Estimate]
+    """The challenger's lead in the metrics that decide; empty if the test rows have too little fraud."""
     weighted: dict[str, dict[str, Estimate]] = field(default_factory=dict)
     """Precision and recall by version, weighted by the transactions that verdicts represent; empty if not known."""
 
@@ -104,7 +111,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
     Nothing is trained if the latest version learned from the same rows with the same settings.
 
     The first version becomes the champion. A later version becomes the champion if ``settings.auto_promote`` allows it,
-    and it is better by :func:`promotion.compared` and not below its own baseline, or the champion is of an earlier
+    and it is better by :func:`promotion.decide` and not below its own baseline, or the champion is of an earlier
     fraudlake and can no longer score.
 
     Raises:
@@ -133,8 +140,10 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         test_rows = labelled.between(cut.tested_from, None)
         # Verdicts are on few accounts, which are not representative.
         scored = test_rows if by != "verdicts" else past.all_rows().between(cut.tested_from, None)
-        metrics = search.metrics(fitted.classifier, test_rows, settings)
-        baseline = search.metrics(fitted.baseline, test_rows, settings)
+        tested = search.scored(fitted.classifier, test_rows, settings)
+        metrics = _measured(tested, settings)
+        baseline = _measured(search.scored(fitted.baseline, test_rows, settings), settings)
+        found = _kinds(lake, labelled, cut, fitted.classifier, tested)
         version = registry.register(
             Trained(
                 fitted.final,
@@ -142,7 +151,9 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
                 labelled.frame(3),
                 trained_on,
                 str(cut.tested_from),
-                metrics | {f"{BASELINE}{name}": value for name, value in baseline.items()},
+                metrics
+                | {f"{BASELINE}{name}": value for name, value in baseline.items()}
+                | {f"{name}_{NEW_KINDS}": value for name, value in _of_new_kinds(found).items()},
                 {
                     **trained_on,
                     LABELLED_BY: by,
@@ -155,13 +166,13 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
                 fitted.classifier,
             )
         )
-        is_better, comparison = _takes_over(lake, registry, champion, version, metrics, test_rows)
+        is_better, comparison = _takes_over(lake, registry, champion, version, fitted.classifier, test_rows)
         left_out = _left_out(lake, past, by)
         reason = _joined(f"learned from {_TEACHERS[by]}: {cut}", *left_out, comparison, *_weaknesses(version, champion))
         if is_better and (champion is None or settings.auto_promote):
-            return Outcome(_promoted(lake, registry, version.number), True, True, f"{reason}: it scores now")
+            return Outcome(_promoted(lake, registry, version.number), True, True, f"{reason}: it scores now", found)
         consequence = "'fraudlake model promote --force' lets it score" if is_better else "the champion goes on scoring"
-        return Outcome(version, True, False, f"{reason}: {consequence}")
+        return Outcome(version, True, False, f"{reason}: {consequence}", found)
 
 
 def _left_out(lake: Lake, past: History, by: history.Labels) -> list[str]:
@@ -202,8 +213,9 @@ def _late_frauds(past: History, genuine_after: timedelta) -> list[str]:
 def unless_changed(lake: Lake) -> Outcome | None:
     """Return the latest version if too little has changed since its training to train again; None: train.
 
-    It trains if new transactions, or new verdicts, reach ``settings.retrain_share`` of the earlier ones. It also trains
-    if their number is not known, if the settings have changed, or if there is no usable champion.
+    It trains if new transactions, or new verdicts, reach ``settings.retrain_share`` of the earlier ones, or if anything
+    is new and the latest version is older than ``settings.train_every``. It also trains if their number is not known,
+    if the settings have changed, or if there is no usable champion.
     """
     latest = next(iter(versions(lake)), None)
     if latest is None:
@@ -211,13 +223,18 @@ def unless_changed(lake: Lake) -> Outcome | None:
     recorded = {name: value for name, value in latest.trained_on.items() if name not in _VERSIONS}
     if recorded != _recorded(lake.settings):
         return None
+    every = lake.settings.train_every
+    is_due = every is not None and latest.trained_at is not None and datetime.now(UTC) - latest.trained_at >= every
     changes = []
     for name, table in _VERSIONS.items():
         new = _new_rows(lake, table, latest.trained_on.get(name))
         rows = lake.store.count(table)
         if table == tables.SILVER_VERDICTS and (lake.settings.labels == "flink" or rows < _LEAST_VERDICTS):
             continue
-        if new is None or new >= lake.settings.retrain_share * (rows - new):
+        if new is None:
+            return None
+        least = 1 if is_due else lake.settings.retrain_share * (rows - new)
+        if new >= least:
             return None
         what = "verdicts" if table == tables.SILVER_VERDICTS else "rows"
         changes.append(f"{new:,} new {what} of {rows:,}")
@@ -229,7 +246,7 @@ def unless_changed(lake: Lake) -> Outcome | None:
         registry.load(champion.number)
     except FraudlakeError:
         return None
-    below = f"below {lake.settings.retrain_share:.0%}".replace("%", " %")
+    below = "nothing is new" if is_due else f"below {lake.settings.retrain_share:.0%}".replace("%", " %")
     reason = f"{' and '.join(changes)}, {below}: the champion stays"
     return Outcome(latest, False, latest.number == champion.number, _joined(reason, *_weaknesses(latest, champion)))
 
@@ -255,7 +272,7 @@ def _takes_over(
     registry: Registry,
     champion: Version | None,
     version: Version,
-    metrics: dict[str, float],
+    classifier: Classifier,
     test_rows: Rows,
 ) -> tuple[bool, str]:
     """Return whether a new version may replace the champion, and the reason."""
@@ -267,9 +284,34 @@ def _takes_over(
         return True, str(error).partition(": train again")[0]
     except FraudlakeError as error:
         return False, f"not compared, the champion cannot be used: {error}"
-    old = search.metrics(evaluated, test_rows, lake.settings)
-    is_better, reason = promotion.compared(champion.number, old, version.number, metrics, lake.settings)
-    return is_better and version.weakness is None, reason
+    rows = test_rows.between(datetime.fromisoformat(champion.tested_from), None)
+    if not len(rows.time):
+        return (
+            False,
+            f"not compared, the champion has learned from all test rows: it is tested from {champion.tested_from}",
+        )
+    old, new = (search.scored(one, rows, lake.settings) for one in (evaluated, classifier))
+    decision = promotion.decide(champion.number, old, version.number, new, lake.settings)
+    return decision.is_better and version.weakness is None, decision.reason
+
+
+def _measured(scores: LabelledScores, settings: Settings) -> dict[str, float]:
+    return measure_all(scores, Budget(settings.alert_budget, settings.alert_cost))
+
+
+def _kinds(lake: Lake, labelled: Rows, cut: search.Split, classifier: Classifier, tested: LabelledScores) -> list[Kind]:
+    settings = lake.settings
+    reviewed = Ranked(tested, Budget(settings.alert_budget, settings.alert_cost)).reviewed()
+    earlier = labelled.between(None, cut.tested_from)
+    test_rows = labelled.between(cut.tested_from, None)
+    return kinds.count_kinds(earlier, test_rows, reviewed, classifier, kinds.read_alerted(lake))
+
+
+def _of_new_kinds(found: list[Kind]) -> dict[str, float]:
+    """Return the frauds of kinds that appeared after the training, and how many of them are found; empty: none."""
+    new = [kind for kind in found if kind.is_new]
+    fraud = sum(kind.tested for kind in new)
+    return {"fraud": fraud, "recall_at_budget": sum(kind.found for kind in new) / fraud} if new else {}
 
 
 def _weaknesses(version: Version, champion: Version | None) -> list[str]:
@@ -308,18 +350,24 @@ def compare(lake: Lake, number: str | None = None, stand_for: Mapping[str, float
     begin = max(champion.tested_from, challenger.tested_from)
     since = datetime.fromisoformat(begin)
     test_rows = labelled.between(since, None)
-    metrics = {number: search.metrics(one, test_rows, settings) for number, one in evaluated.items()}
+    scores = {number: search.scored(one, test_rows, settings) for number, one in evaluated.items()}
     weighted = {}
     if by == "verdicts" and past.knows_weights:
         rows = past.labelled("verdicts", is_weighted=True).between(since, None)
         weighted = {number: estimated(search.scored(one, rows, settings)) for number, one in evaluated.items()}
     old = champion.number
     new = challenger.number
-    is_better, reason = promotion.compared(old, metrics[old], new, metrics[new], settings)
-    weaknesses = _weaknesses(challenger, champion)
-    is_better &= challenger.weakness is None
-    reason = _joined(reason, *weaknesses)
-    return Comparison(old, new, f"transactions since {begin} UTC", metrics, is_better, reason, weighted)
+    decision = promotion.decide(old, scores[old], new, scores[new], settings)
+    return Comparison(
+        old,
+        new,
+        f"transactions since {begin} UTC",
+        {number: _measured(of, settings) for number, of in scores.items()},
+        decision.is_better and challenger.weakness is None,
+        _joined(decision.reason, *_weaknesses(challenger, champion)),
+        decision.differences,
+        weighted,
+    )
 
 
 def promote(lake: Lake, number: str | None = None, force: bool = False) -> tuple[Version, str]:

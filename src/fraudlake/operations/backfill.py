@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> tuple[str, int]:
     """Score the transactions of a range of dates (UTC, both included) under one version, by default the champion.
 
-    Features are computed from the whole history. Existing predictions of this version are replaced, those of other
-    versions stay, so a backfill can be repeated.
+    Features are computed from the whole history. An earlier backfill of this version is replaced; what the stream
+    predicted stays, as do predictions of other versions, since analysts have seen them with their reasons.
 
     Returns:
-        The version and the number of predictions.
+        The version and the number of transactions that have a prediction of it.
 
     Raises:
         UsageError: the range is empty.
@@ -46,6 +46,9 @@ def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> 
             score = predictions.scorer(
                 model, lake.settings.threshold, "backfill", datetime.now(UTC), lake.declared_features
             )
+            streamed = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(in_range & (F.col("scored_from") != "backfill"))
+            of_stream = streamed.where(F.col("model_version") == model.number).select("transaction_id")
+            computed = computed.join(of_stream, on="transaction_id", how="left_anti")
             scored = computed.mapInArrow(score, lake.table(tables.GOLD_FRAUD_PREDICTIONS).columns)
             lake.writer(tables.GOLD_FRAUD_PREDICTIONS).upsert(
                 scored, ("transaction_id", *prediction_quality.DAYS), dates

@@ -63,6 +63,11 @@ class Model(BaseModel):
         ge=0,
         description="Share of new transactions or new verdicts from which 'run' trains again; 'train' always does.",
     )
+    train_every: Duration | None = Field(
+        None,
+        ge=timedelta(0),
+        description="Age of the latest version from which 'run' trains again if anything is new (default: no age).",
+    )
     promotion_metric: Literal[
         "area_under_pr",
         "area_under_roc",
@@ -71,13 +76,7 @@ class Model(BaseModel):
         "precision_at_budget",
         "recall_at_budget",
         "amount_saved",
-    ] = Field("area_under_pr", description="Figure by which a challenger must beat the champion.")
-    promotion_margin: float = Field(
-        0.005,
-        ge=0,
-        lt=1,
-        description="Minimum lead of a challenger's figure over the champion's; of an amount, as a share of it.",
-    )
+    ] = Field("area_under_pr", description="Figure by which a challenger must beat the champion, by more than chance.")
     auto_promote: bool = Field(True, description="Let 'train' make a better model the champion by itself.")
     max_drift: float = Field(0.25, gt=0, description="Population stability index above which 'status' fails.")
     min_true_prediction_rate: float = Field(

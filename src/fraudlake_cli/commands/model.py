@@ -21,6 +21,7 @@ from fraudlake_cli.progress import console, output, print_done, timed
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
+    from fraudlake.model.intervals import Estimate
     from fraudlake.model.training import Outcome
     from fraudlake.settings.disputes import Format
 
@@ -29,14 +30,13 @@ EVALUATED = (
     *("labels", "label_delay", "genuine_after", "train_from"),
 )
 """The settings that decide what a model learns from and how it is evaluated."""
-PROMOTED = ("promotion_metric", "promotion_margin")
 _NO_FOLDER = "the setting disputes names no folder"
 _LISTED = 10
 """Maximum number of unknown ids in a message."""
 
 
 @cli.command(example="fraudlake train --labels verdicts")
-@options(*MODEL, *EVALUATED, "algorithm", "max_training_rows", *PROMOTED, "auto_promote")
+@options(*MODEL, *EVALUATED, "algorithm", "max_training_rows", "promotion_metric", "auto_promote")
 @click.pass_obj
 def train(app: App, /, **flags: str | None) -> None:
     """silver_transactions, silver_verdicts → a registered model.
@@ -97,13 +97,26 @@ def _result(outcome: Outcome) -> dict[str, Any]:
         "champion": outcome.is_champion,
         "reason": outcome.reason,
         "metrics": outcome.version.metrics,
+        "kinds": [{**asdict(kind), "new": kind.is_new} for kind in outcome.kinds],
     }
 
 
 def _trained(result: dict[str, Any]) -> str:
     reason = f"\n{result['reason']}" if result["reason"] else ""
     state = "" if result["new"] else " is up to date"
-    return f"model version {result['version']}{state}: {summary.figures(result['metrics'])}{reason}"
+    kinds = [_kind(kind) for kind in result["kinds"]]
+    if len(kinds) > _LISTED:
+        kinds[_LISTED:] = [f"and {len(kinds) - _LISTED:,} more, which --json lists"]
+    listed = "".join(f"\n  {kind}" for kind in kinds)
+    heading = "\nfraud of the test days, by rule or, without one, by the model's strongest reason:" if kinds else ""
+    figures = summary.figures(result["metrics"])
+    return f"model version {result['version']}{state}: {figures}{heading}{listed}{reason}"
+
+
+def _kind(of: dict[str, Any]) -> str:
+    learned = "new" if of["new"] else f"{of['learned']:,} learned"
+    share = f"{100 * of['found'] / of['tested']:.0f} %"
+    return f"{of['name']}: {learned}, {of['tested']:,} tested, {of['found']:,} found at the budget ({share})"
 
 
 @cli.command(example="fraudlake verdicts decisions.csv")
@@ -262,7 +275,7 @@ def list_models(app: App, /, **flags: str | None) -> None:
 
 @model.command(example="fraudlake model compare 3")
 @click.argument("version", required=False)
-@options(*MODEL, *EVALUATED, *PROMOTED)
+@options(*MODEL, *EVALUATED, "promotion_metric")
 @click.pass_obj
 def compare(app: App, /, version: str | None, **flags: str | None) -> None:
     """Compare VERSION (default: the challenger) with the champion on rows that neither learned from. Needs: train."""
@@ -273,17 +286,21 @@ def compare(app: App, /, version: str | None, **flags: str | None) -> None:
     with timed("compare"):
         past = reviewed.read_reviewed(lake)
         comparison = training.compare(lake, version, past.weights() if past else None)
-    weighted = {
-        number: {name: estimate._asdict() for name, estimate in of.items()}
-        for number, of in comparison.weighted.items()
+    estimates = {
+        "differences": _estimates(comparison.differences),
+        "weighted": {number: _estimates(of) for number, of in comparison.weighted.items()},
     }
-    app.show({**asdict(comparison), "weighted": weighted}, lambda: summary.print_comparison(output, comparison))
+    app.show({**asdict(comparison), **estimates}, lambda: summary.print_comparison(output, comparison))
+
+
+def _estimates(of: dict[str, Estimate]) -> dict[str, dict[str, float | None]]:
+    return {name: estimate._asdict() for name, estimate in of.items()}
 
 
 @model.command(example="fraudlake model promote 3")
 @click.argument("version", required=False)
 @click.option("--force", is_flag=True, help="Promote without a comparison.")
-@options(*MODEL, *EVALUATED, *PROMOTED)
+@options(*MODEL, *EVALUATED, "promotion_metric")
 @click.pass_obj
 def promote(app: App, /, version: str | None, force: bool, **flags: str | None) -> None:
     """Make VERSION (default: the challenger) the champion if it beats the current one. Needs: train."""

@@ -17,10 +17,13 @@ from fraudlake_cli.commands.rule_changes import note_other_rules
 from fraudlake_cli.lake_figures import LakeFigures
 from fraudlake_cli.progress import output, planned, run_streams, timed
 
+_TRAINED = ("retrain_share", "train_every")
+"""The settings that decide whether to train again."""
+
 
 @cli.command(example="fraudlake --lake my-lake run --landing /where/flink/writes", params=steps.flags())
 @click.option("--steps", "chosen", metavar="NAMES", help="Only these steps, as a list with commas.  [default: all]")
-@options("retrain_share")
+@options(*_TRAINED)
 @click.pass_context
 def run(context: click.Context, /, chosen: str | None, **flags: Any) -> None:
     """Run all steps in order: ingest, refine, disputes, detect, aggregate, train, score, optimize.
@@ -33,8 +36,10 @@ def run(context: click.Context, /, chosen: str | None, **flags: Any) -> None:
         steps.require_flags(flags)
         _run_all(context.obj, {name: value for name, value in flags.items() if name in Settings.model_fields})
     else:
-        if flags["retrain_share"] is not None:
-            raise UsageError("--retrain-share cannot be used with --steps: the step train always trains")
+        for name in _TRAINED:
+            if flags[name] is not None:
+                flag = f"--{name.replace('_', '-')}"
+                raise UsageError(f"{flag} cannot be used with --steps: the step train always trains")
         names = steps.names(chosen)
         steps.require_flags(flags, names)
         steps.run(context, names, flags)

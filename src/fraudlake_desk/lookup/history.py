@@ -61,7 +61,8 @@ class History:
     window: Window
     transactions: list[dict[str, Any]]
     """Rows of ``silver_transactions``, the latest first, with ``probability``, ``reasons`` and ``model_version`` of the
-    latest score, ``alerts`` (ids), ``verdict`` (true is fraud) and ``is_of_case``."""
+    score that counts (:data:`tables.PREDICTION_ORDER`), ``alerts`` (ids), ``verdict`` (true is fraud) and
+    ``is_of_case``."""
     total: int
     """Number of transactions in the range; at most :data:`MOST` of them are here."""
     alerts: list[dict[str, Any]]
@@ -267,14 +268,14 @@ def _verdicts(store: Store, window: Window) -> list[dict[str, Any]]:
 
 
 def _scores(store: Store, accounts: Sequence[str], window: Window) -> dict[str, dict[str, Any]]:
-    """Return the latest score of each transaction of accounts."""
+    """Return the score of each transaction of accounts that counts, so a later model does not change what was seen."""
     table = tables.GOLD_FRAUD_PREDICTIONS
     rows = store.query(
         f"SELECT transaction_id, probability, reasons, model_version FROM {table.name} "
-        f"WHERE {one_of('account_id', accounts)} AND {window.sql} ORDER BY scored_at",
+        f"WHERE {one_of('account_id', accounts)} AND {window.sql} ORDER BY {tables.PREDICTION_ORDER}",
         table,
     ).to_pylist()
-    return {row.pop("transaction_id"): row for row in rows}
+    return {row.pop("transaction_id"): row for row in reversed(rows)}
 
 
 def shared(store: Store, item: Item, about: Window, days: int) -> list[Share]:

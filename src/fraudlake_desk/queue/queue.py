@@ -18,7 +18,14 @@ import pyarrow.compute as pc
 
 from fraudlake.entity import ACCOUNT
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.tables import GOLD_CASES, GOLD_FRAUD_PREDICTIONS, GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_TRANSACTIONS
+from fraudlake.tables import (
+    GOLD_CASES,
+    GOLD_FRAUD_PREDICTIONS,
+    GOLD_REVIEW_QUEUE,
+    PREDICTION_ORDER,
+    SILVER_ALERTS,
+    SILVER_TRANSACTIONS,
+)
 from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import bounded_sum, value
 from fraudlake_desk.lookup import payments
@@ -202,7 +209,7 @@ def _with_probabilities(store: Store, open_cases: _Open) -> list[tuple[dict[str,
     end = max(row["last_alert_at"] for row in open_cases.rows)
     scored = store.query(
         "SELECT transaction_id, probability FROM (SELECT p.transaction_id, p.probability, row_number() OVER "
-        "(PARTITION BY p.transaction_id ORDER BY p.scored_at DESC, p.model_version DESC) AS nth "
+        f"(PARTITION BY p.transaction_id ORDER BY {PREDICTION_ORDER}, p.model_version DESC) AS nth "
         f"FROM {GOLD_FRAUD_PREDICTIONS.name} p JOIN (SELECT DISTINCT transaction_id FROM {SILVER_ALERTS.name} "
         f"WHERE timestamp BETWEEN {value(first)} AND {value(end)}) a ON p.transaction_id = a.transaction_id "
         f"WHERE p.date BETWEEN {value(first.date())} AND {value(end.date())}) scored WHERE nth = 1",
