@@ -30,7 +30,7 @@ def settings_of(**given: Any) -> Settings:
 
 
 def proposed(settings: Settings) -> list[str]:
-    groups = suggestion.candidates(settings, {"device_id": 5_000, "channel": 2})
+    groups = suggestion.candidates(settings, {"device_id": 5_000, "channel": 2}, 200.0)
     declared = [feature for group in groups for feature in group.features]
     require_declared(declared, settings.columns, settings.entities, settings.flink_delay)
     require_kept(declared, settings.row_retention)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,9 +30,12 @@ if TYPE_CHECKING:
 
 _COUNTS = ("1 hour", "1 day", "7 days", "30 days")
 _SUMS = ("1 day", "7 days", "30 days")
-_LABELS = ("1 day", "7 days", "30 days")
+_ALL: Mapping[str, str] = MappingProxyType({})
+_LABELS = ("1 day", "3 days", "7 days", "14 days", "30 days")
 _ROUND = "amount >= 10 AND FLOOR(amount / 10) * 10 = amount"
 _NIGHT = "HOUR(dt) < 6"
+_UNUSUAL = 0.99
+"""The share of amounts that are usual. A fraud of an unusual amount says less of the merchant or the device."""
 _MOST_TEXTS = 1_000
 """The number of values from which a text column is a key and no category."""
 _MOST_ROWS = 1_000_000
@@ -145,7 +149,8 @@ def suggest(lake: Lake, progress: search.Progress = lambda *_: None) -> Suggesti
         tables.SILVER_TRANSACTIONS,
     )
     verdicts = training.known_verdicts(lake)
-    groups = candidates(bare, _texts(silver, bare))
+    largest = float(f"{np.nan_to_num(pc.quantile(silver['amount'], _UNUSUAL)[0].as_py() or 0):.2g}")
+    groups = candidates(bare, _texts(silver, bare), largest)
     progress(0, len(groups) + 1, "features")
     settings = _with(bare, groups)
     labelled, _, cut = training.labelled_rows(history.select_history(silver, verdicts, settings), settings)
@@ -182,18 +187,19 @@ def _texts(silver: pa.Table, settings: Settings) -> dict[str, int]:
     return {name: len(pc.unique(silver[name])) for name in names}
 
 
-def candidates(settings: Settings, texts: Mapping[str, int]) -> list[Group]:
+def candidates(settings: Settings, texts: Mapping[str, int], largest: float) -> list[Group]:
     """Propose groups of features.
 
     Args:
         settings: the columns and entities of a lake.
         texts: the number of values of each text column.
+        largest: the amount from which amounts are unusual.
     """
     groups = [Group("the payment itself", tuple(_own_values(settings, texts)))]
     for entity in (ACCOUNT, *settings.entities):
         key = settings.entity_columns(entity)
         others = [name for name in ("account_id", *texts) if name not in key]
-        for name, declared in _of_entity(entity, others, settings).items():
+        for name, declared in _of_entity(entity, others, settings, largest).items():
             groups.append(Group(f"{entity}: {name}", tuple(_declared(entity, one) for one in declared)))
     possible = _possible([one for group in groups for one in group.features], settings)
     groups = [Group(group.name, tuple(one for one in group.features if one.name in possible)) for group in groups]
@@ -230,19 +236,10 @@ def _own_values(settings: Settings, texts: Mapping[str, int]) -> Iterator[Declar
     yield DeclaredFeature(name="day_of_week", expression="DAYOFWEEK(dt)")
 
 
-def _of_entity(entity: str, others: Sequence[str], settings: Settings) -> dict[str, list[dict[str, Any]]]:
+def _of_entity(
+    entity: str, others: Sequence[str], settings: Settings, largest: float
+) -> dict[str, list[dict[str, Any]]]:
     """Return the declarations of an entity's groups, by what the groups are about; names lack the entity's."""
-    labels: list[dict[str, Any]] = []
-    # A window of labels ends where they are known; verdicts in it count from their own time on.
-    delay = {"delay": settings.flink_delay} if settings.flink_delay else {}
-    for window in _LABELS:
-        short = window.replace(" ", "_")
-        labels.append({"name": f"fraud_share_{short}", "aggregate": "fraud_share", "window": window} | delay)
-        labels.append({"name": f"frauds_{short}", "aggregate": "fraud_count", "window": window} | delay)
-    long = timedelta(days=30) + settings.flink_delay
-    labels.append({"name": "seconds_since_fraud", "aggregate": "seconds_since_fraud", "window": long})
-    if settings.are_chargebacks:
-        labels = [one for one in labels if "delay" not in one]
     amounts: list[dict[str, Any]] = []
     for window in _SUMS:
         short = window.replace(" ", "_")
@@ -277,7 +274,13 @@ def _of_entity(entity: str, others: Sequence[str], settings: Settings) -> dict[s
             {"name": "round_at_night", "aggregate": "count", "where": f"{_ROUND} AND {_NIGHT}", "window": "30 days"},
             {"name": "small_hour", "aggregate": "count", "where": "amount < 3", "window": "1 hour"},
         ],
-        "labels": labels,
+        "labels": _labels(settings),
+        "labels week by week": [
+            {"name": f"fraud_share_{weeks}_weeks_ago", "aggregate": "fraud_share", "window": "7 days"}
+            | {"delay": settings.flink_delay + timedelta(days=7 * weeks)}
+            for weeks in (1, 2, 3)
+        ],
+        "labels of usual amounts": _labels(settings, {"where": f"amount < {largest:g}"}, "usual_"),
     }
     if others:
         groups["how many others"] = [
@@ -293,6 +296,22 @@ def _of_entity(entity: str, others: Sequence[str], settings: Settings) -> dict[s
 
 def _with(settings: Settings, groups: Iterable[Group]) -> Settings:
     return settings.model_copy(update={"features": tuple(one for group in groups for one in group.features)})
+
+
+def _labels(
+    settings: Settings, fields: Mapping[str, str] = MappingProxyType({}), prefix: str = ""
+) -> list[dict[str, Any]]:
+    """Return the declarations of an entity's known frauds, some of which ``fields`` select."""
+    labels: list[dict[str, Any]] = []
+    # A window of labels ends where Flink's are known; verdicts and chargebacks have times of their own.
+    delay = settings.flink_delay
+    for window in _LABELS:
+        short = f"{prefix}{window.replace(' ', '_')}"
+        of_window = {"window": window, "delay": delay, **fields}
+        labels.append({"name": f"fraud_share_{short}", "aggregate": "fraud_share", **of_window})
+        labels.append({"name": f"frauds_{short}", "aggregate": "fraud_count", **of_window})
+    since = {"window": timedelta(days=30) + delay, **fields}
+    return [*labels, {"name": f"{prefix}seconds_since_fraud", "aggregate": "seconds_since_fraud", **since}]
 
 
 class _Trial:
