@@ -49,17 +49,28 @@ def test_a_way_learns_from_old_labels_and_from_verdicts_that_are_known(
 
     monkeypatch.setattr(feedback, "learned", learned)
     reviewed = world.rows.account == world.rows.account[0]
-    models = feedback.trained(world, way, 50, reviewed)
+    known_on = feedback.reported_on(world, seed=1)
+    models = feedback.trained(world, way, 50, reviewed, known_on)
     old = set(range(30))
-    verdicts = set(world.day[reviewed & (world.day >= 30) & (world.day < 50)])
-    assert verdicts
-    assert taught == {"delayed": [old], "one": [old | verdicts], "joined": [old, verdicts]}[way]
+    reported = [day for day, fraud, on in zip(world.day, world.rows.fraud, known_on, strict=True) if fraud and on <= 50]
+    verdicts = set(world.day[reviewed & (world.day < 50)])
+    known = {day for day in {*reported, *verdicts} if day >= 30}
+    assert known and max(reported) <= 43
+    assert taught == {"delayed": [old], "one": [old | known], "joined": [old, known]}[way]
     assert len(models) == len(taught)
+
+
+def test_fraud_is_reported_seven_to_twenty_days_later_with_all_payments_of_its_day(world: World) -> None:
+    late = feedback.reported_on(world, seed=1) - world.day
+    assert set(late) == set(range(7, 21))
+    key = world.rows.account * 1000 + world.day
+    assert len(set(zip(key, late, strict=True))) == len(set(key))
 
 
 def test_a_model_that_cannot_be_learned_is_left_out(world: World) -> None:
     nobody = np.zeros(len(world.day), bool)
-    assert len(feedback.trained(world, "joined", 50, nobody)) == 1
+    never = np.full(len(world.day), 999)
+    assert len(feedback.trained(world, "joined", 50, nobody, never)) == 1
 
 
 def test_the_interval_of_equal_differences_has_no_width() -> None:
