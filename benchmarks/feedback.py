@@ -3,13 +3,13 @@
     python -m benchmarks.feedback [--seeds 20] [--json]
 
 Each day, analysts decide on 100 accounts, a tenth of which is drawn at random; their verdicts are known the next day.
-All other labels are known 20 days later, when every fraud has been reported (it takes 7 to 20 days) and what was not is
-genuine. The fraud of the simulator changes four times in 60 days. The ways to learn:
+Fraud that nobody reviewed is reported 7 to 20 days later; a payment that is older and was not reported is genuine. The
+fraud of the simulator changes four times in 60 days. The ways to learn:
 
-- delayed: one model, of the labels that are 20 days old;
-- one: one model, of these and of the verdicts since then;
-- joined: the first model, and a second one of the verdicts of the latest 20 days; the probability is the average of
-  both (Dal Pozzolo, Boracchi, Caelen, Alippi and Bontempi, "Credit Card Fraud Detection and Concept-Drift Adaptation
+- delayed: one model, of the payments that are older than 20 days, whose labels are all known;
+- one: one model, of these and of all that is known of later payments: verdicts, and reported fraud;
+- joined: the first model, and a second one of what is known of later payments; the probability is the average of both
+  (Dal Pozzolo, Boracchi, Caelen, Alippi and Bontempi, "Credit Card Fraud Detection and Concept-Drift Adaptation
   with Delayed Supervised Information", IJCNN 2015).
 
 Money is saved if an account with fraud is reviewed on the day of the fraud. Each way reviews what it ranks highest, so
@@ -30,7 +30,9 @@ from benchmarks.learning_loop import ALERTS, Plan, cases, learned, queue_of, say
 from benchmarks.learning_worlds import World, drifting
 from fraudlake.model.classifier import Classifier
 
-DELAY = 20
+REPORTED = (7, 20)
+"""Days after which a fraud is reported: at least, and at most."""
+DELAY = REPORTED[1]
 """Days after which all labels are known."""
 BEGIN = 35
 """The first day of the reviews; the labels of the first days are known by then."""
@@ -50,11 +52,12 @@ def saved(world: World, way: str, seed: int) -> float:
     """Return the share of the amount of fraud that is saved in the days of the reviews."""
     begins = np.searchsorted(world.day, np.arange(world.days + 1))
     reviewed = np.zeros(len(world.day), bool)
+    known_on = reported_on(world, seed)
     models: list[Classifier] = []
     found, total = 0.0, 0.0
     for day in range(BEGIN, BEGIN + DAYS):
         if (day - BEGIN) % EVERY == 0:
-            models = trained(world, way, day, reviewed) or models
+            models = trained(world, way, day, reviewed, known_on) or models
         rows = np.arange(begins[day], begins[day + 1])
         features = world.rows.features[rows]
         probability = np.mean([model.probabilities(features) for model in models], axis=0)
@@ -68,13 +71,21 @@ def saved(world: World, way: str, seed: int) -> float:
     return found / total
 
 
-def trained(world: World, way: str, day: int, reviewed: np.ndarray) -> list[Classifier]:
+def reported_on(world: World, seed: int) -> np.ndarray:
+    """Return the day on which each payment is reported if it is fraud; all of an account's day are reported at once."""
+    _, of = np.unique(np.column_stack([world.rows.account, world.day]), axis=0, return_inverse=True)
+    late = np.random.default_rng(seed).integers(REPORTED[0], REPORTED[1], of.max() + 1, endpoint=True)
+    return world.day + late[of.ravel()]
+
+
+def trained(world: World, way: str, day: int, reviewed: np.ndarray, known_on: np.ndarray) -> list[Classifier]:
     """Train the models of a way on a day; a model is left out if there is too little to learn from."""
-    is_verdict = reviewed & (world.day >= day - DELAY) & (world.day < day)
+    is_late = (world.day >= day - DELAY) & (world.day < day)
+    is_known = is_late & (reviewed | ((world.rows.fraud == 1) & (known_on <= day)))
     is_sampled = np.random.default_rng(day).random(len(world.day)) < SAMPLED
     is_old = (world.day < day - DELAY) & (is_sampled | (world.rows.fraud == 1))
-    weights = np.where(is_verdict | (world.rows.fraud == 1), 1.0, 1 / SAMPLED)
-    chosen = {"delayed": [is_old], "one": [is_old | is_verdict], "joined": [is_old, is_verdict]}[way]
+    weights = np.where(is_known | (world.rows.fraud == 1), 1.0, 1 / SAMPLED)
+    chosen = {"delayed": [is_old], "one": [is_old | is_known], "joined": [is_old, is_known]}[way]
     models = [learned(world, np.flatnonzero(of), weights[of]) for of in chosen]
     return [model for model in models if model is not None]
 

@@ -71,7 +71,7 @@ def simulated(seed: int, accounts: int, days: int, change: int) -> World:
     kind = pc.fill_null(of_rows["kind"], "").to_numpy(zero_copy_only=False).astype(str)
     rows = rows.filter(pa.array((kind == "") | (kind == _OLD))).select(["dt", "accountId", "amount"])
     is_old = kind[(kind == "") | (kind == _OLD)] == _OLD
-    probes, is_replaced = _placed(rows, is_old, (change, days), _PROBED, PROBES, np.random.default_rng(seed))
+    probes, is_replaced = _placed(rows, is_old, (change, days + 1), _PROBED, PROBES, np.random.default_rng(seed))
     rows, is_old = rows.filter(pa.array(~is_replaced)), is_old[~is_replaced]
     is_new = np.arange(len(rows) + len(probes)) >= len(rows)
     return _world("simulator", pa.concat_tables([rows, probes]), np.append(is_old, is_new[len(rows) :]), is_new, change)
