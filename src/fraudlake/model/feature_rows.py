@@ -59,6 +59,8 @@ class Rows:
             case "min" | "max":
                 return np.where(chosen, self.numbers(str(column))[0], NEUTRAL[measure.statistic])
         units = np.where(chosen & self._has_units(measure), self.units(measure), 0)
+        if measure.statistic == "sum":
+            return units
         high = units >> _HALF
         low = units & ((1 << _HALF) - 1)
         match measure.statistic:
@@ -66,9 +68,7 @@ class Rows:
                 return high * high
             case "squares_cross":
                 return high * low
-            case "squares_low":
-                return low * low
-        return units
+        return low * low
 
     def listed(self, measure: Measure) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the hashes of a column's values, or their levels in a histogram, and how often each row counts."""
