@@ -293,7 +293,7 @@ def test_the_state_is_bounded_by_the_windows() -> None:
     for day in range(400):
         batch = [Row(1, day * 86_400.0 + n * 600, n, 1.0, "DE", None, None, None) for n in range(140)]
         _, state = entity_features.compute(state, table(batch), plan(features=features))
-    assert {name: len(tiles) for name, tiles in state.items()} == {"86400": 91, "3600 values hash_of_country": 37}
+    assert {name: len(tiles) for name, tiles in state.items()} == {"86400": 91, "3600 values country": 37}
 
 
 def test_distinct_is_estimated_beyond_what_a_tile_stores_however_rows_are_cut() -> None:

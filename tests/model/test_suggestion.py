@@ -101,6 +101,30 @@ def test_groups_that_help_are_kept_and_written_as_a_file(
     )
 
 
+def test_a_lead_within_a_standard_error_is_chance() -> None:
+    # With 100 frauds the error of an area of 0.5 is 0.05.
+    assert suggestion.is_chance(0.46, 0.5, 100)
+    assert not suggestion.is_chance(0.44, 0.5, 100)
+    assert not suggestion.is_chance(0.46, 0.5, 10_000)
+
+
+@pytest.mark.stream
+def test_on_frauds_at_random_nothing_is_suggested(lake: Any, tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
+    opened = lake()
+    times = [datetime(2026, 3, 1, tzinfo=UTC) + timedelta(minutes=7 * n) for n in range(2_000)]
+    numbers = {"timestamp": times, "amount": [20.0 + n % 17 for n in range(2_000)], "position": range(2_000)}
+    texts = {"transaction_id": [f"t{n}" for n in range(2_000)], "account_id": [f"a{n % 40}" for n in range(2_000)]}
+    labels = np.random.default_rng(5).random(2_000) < 0.05
+    further = {"label": labels, "source": ["part-0"] * 2_000, "date": [time.date() for time in times]}
+    add(opened, pa.table({**numbers, **texts, **further}))
+    file = tmp_path / "features.toml"
+    done = fraudlake_here("--lake", str(opened.folder), "features", "suggest", "--out", str(file))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("0 of ")
+    assert done.stdout.endswith("\nno group helps by more than chance: no file is written\n")
+    assert not file.exists()
+
+
 @pytest.mark.stream
 def test_without_labels_there_is_one_line(lake: Any, tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
     opened = lake()

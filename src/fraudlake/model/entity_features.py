@@ -228,10 +228,9 @@ def compute_states(silver: pa.Table, settings: Settings, verdicts: pa.Table) -> 
 
 def accounts_in(key: str, tiles: pa.Table) -> list[str]:
     """Return the columns with hashes of accounts as values, of the table of the state with this key."""
-    hashes = f"{HASH_OF}account_id"
-    if key.split(" ")[1:3] == ["values", hashes]:
+    if key.split(" ")[1:3] == ["values", "account_id"]:
         return ["value"]
-    return [name for name in tiles.column_names if name.split(" ")[:2] == ["latest", hashes]]
+    return [name for name in tiles.column_names if name.split(" ")[:2] == ["latest", f"{HASH_OF}account_id"]]
 
 
 def columns_read(settings: Settings) -> set[str]:

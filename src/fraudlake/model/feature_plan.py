@@ -63,7 +63,10 @@ class Measure(NamedTuple):
     @property
     def name(self) -> str:
         """Its name in the state."""
-        parts = (self.statistic, self.labels, "logarithm" if self.is_logarithm else "", self.column, self.where)
+        column = self.column
+        if self.statistic == "values" and column is not None:
+            column = column.removeprefix(HASH_OF)
+        parts = (self.statistic, self.labels, "logarithm" if self.is_logarithm else "", column, self.where)
         return " ".join(part for part in parts if part)
 
     @property

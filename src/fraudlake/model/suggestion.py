@@ -160,7 +160,11 @@ def suggest(lake: Lake, progress: search.Progress = lambda *_: None) -> Suggesti
     used = _used(trial, kept, settings)
     kept = [Group(group.name, tuple(one for one in group.features if one.name in used)) for group in kept]
     kept = [group for group in kept if group.features]
+    before = trial.area([])
     after = trial.area(kept)
+    if is_chance(before, after, int(learned.fraud.sum())):
+        kept = []
+        after = before
     newest = silver.slice(0, _TIMED_ROWS)
     measured = [
         Kept(group, after - trial.area([one for one in kept if one != group]), *_cost(bare, group, newest, verdicts))
@@ -170,10 +174,15 @@ def suggest(lake: Lake, progress: search.Progress = lambda *_: None) -> Suggesti
     return Suggestion(
         tuple(sorted(measured, key=lambda one: -one.gain)),
         len(groups),
-        trial.area([]),
+        before,
         after,
         f"{len(learned.time):,} rows ({int(learned.fraud.sum()):,} fraud) of {first:%Y-%m-%d} to {last:%Y-%m-%d}",
     )
+
+
+def is_chance(before: float, after: float, frauds: int) -> bool:
+    """Return whether an area under PR is within a standard error of the one before, as in :func:`search.simplest`."""
+    return search.simplest([before, after], frauds) == 0
 
 
 def _columns(settings: Settings) -> list[str]:
@@ -231,7 +240,7 @@ def _own_values(settings: Settings, texts: Mapping[str, int]) -> Iterator[Declar
     for name, column in settings.columns.items():
         is_category = column.type in ("double", "boolean") or texts.get(name, _MOST_TEXTS) < _MOST_TEXTS
         if is_category and name not in keys:
-            yield DeclaredFeature(name=f"own_{name}", aggregate="value", column=name)
+            yield DeclaredFeature(name=f"own_{name}".lower(), aggregate="value", column=name)
     yield DeclaredFeature(name="is_round", expression=_ROUND)
     yield DeclaredFeature(name="day_of_week", expression="DAYOFWEEK(dt)")
 

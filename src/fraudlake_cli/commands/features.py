@@ -102,8 +102,12 @@ def suggest(app: App, /, out: Path, **flags: str | None) -> None:
         found = suggestion.suggest(
             lake, lambda done, all_, text: bar.update(task, completed=done, total=all_, description=text)
         )
-    out.write_text(found.toml())
-    app.say(found.as_json() | {"file": str(out)}, f"{found.text()}\n{out}: {counted(len(found.features), 'feature')}")
+    written = f"{out}: {counted(len(found.features), 'feature')}"
+    if found.features:
+        out.write_text(found.toml())
+    else:
+        written = "no group helps by more than chance: no file is written"
+    app.say(found.as_json() | {"file": str(out) if found.features else None}, f"{found.text()}\n{written}")
 
 
 def _as_json(declared: Sequence[Feature]) -> list[dict[str, object]]:
