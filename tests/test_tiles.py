@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fraudlake import windows
-from fraudlake.tiles import Line, Window
+from fraudlake.tiles import Line, Merged, Window
 
 SECOND = 1_000_000
 
@@ -28,7 +28,7 @@ def test_a_window_begins_and_ends_at_a_tile_whether_its_rows_are_new_or_tiles(
     window = Window(10 * SECOND, 5, delay, delay)
     is_later = time >= (150 * SECOND if is_in_two_parts else 0)
     first = Line(account[~is_later], time[~is_later], 10, None)
-    state = first.tiles({"sum": ("sum", first.merged(np.zeros(0, np.int64), amount[~is_later]))}, None)
+    state = first.tiles({"sum": Merged("sum", first.merged(np.zeros(0, np.int64), amount[~is_later]))}, None)
 
     line = Line(account[is_later], time[is_later], 10, state)
     sums = windows.total(line.merged(state["sum"].to_numpy(), amount[is_later]), line.spans(window))

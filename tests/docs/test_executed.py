@@ -25,10 +25,11 @@ from tests.docs.markdown import Block, blocks, of_language
 NOT_EXECUTED = {
     "GRANT MODIFY ON TABLE main.fraudlake": "rights of Unity Catalog",
     "SELECT coalesce(": "a system table of a workspace: tests/bundle/test_queries.py",
+    "$ fraudlake features suggest": "figures of another lake: tests/model/test_suggestion.py",
     "$ fraudlake --catalog main --schema fraud workspace check": "an example: tests/workspace/test_check.py",
     "$ fraudlake --catalog main --schema fraud workspace probe": "an example: tests/workspace/test_probe.py",
 }
-"""Blocks that need a workspace, by how they begin, and why; SQL among them is parsed."""
+"""Blocks that need a workspace or other data, by how they begin, and why; SQL among them is parsed."""
 
 RETURNED: dict[str, Callable[[Any, dict[str, Any]], bool]] = {
     "docs/explanation/from-flink.md": lambda rows, names: 0 < rows.count() <= names["buckets"],
