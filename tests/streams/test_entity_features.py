@@ -50,7 +50,7 @@ ADDED = [
         "window": "ever",
     },
     {"name": "is_abroad", "expression": "country <> 'DE'"},
-    {"name": "burst", "expression": "count_hour / (account_large + terminal_count * HOUR(dt) - 1)"},
+    {"name": "burst", "expression": "count_hour / (account_large + terminal_month * HOUR(dt) - 1)"},
     {"name": "burst_abroad", "expression": "CASE WHEN is_abroad = 1 THEN burst ELSE amount / unusual END"},
 ]
 
