@@ -57,13 +57,7 @@ def simulated(seed: int, accounts: int, days: int, change: int) -> World:
     a day of probes, 4 to 7 small payments of 5 to 25, a few minutes apart, take the place of the owner's: they look
     unlike all that was fraud before.
     """
-    traffic = simulator.Traffic(
-        accounts=accounts,
-        rate=_PAID * accounts / 86_400,
-        start=datetime.combine(START, datetime.min.time(), UTC),
-        fraud=0.015,
-        seed=seed,
-    )
+    traffic = _traffic(accounts, 0.015, seed)
     with TemporaryDirectory(prefix="world-") as work:
         landing, truth = Path(work) / "landing", Path(work) / "truth"
         simulator.simulate(landing, traffic, rows=_PAID * accounts * days, truth=truth)
@@ -101,19 +95,19 @@ _SHARE = 0.008
 """The share of a day's accounts that a kind is on."""
 
 
+def _traffic(accounts: int, fraud: float, seed: int) -> simulator.Traffic:
+    """Return the simulator's settings: the accounts' payments from the first day on, a share of which is fraud."""
+    start = datetime.combine(START, datetime.min.time(), UTC)
+    return simulator.Traffic(accounts=accounts, rate=_PAID * accounts / 86_400, start=start, fraud=fraud, seed=seed)
+
+
 def drifting(seed: int, accounts: int, days: int, drifts: tuple[int, ...]) -> World:
     """Simulate card payments with the first of :data:`KINDS` from the first day on, and another from each drift on.
 
     The first kind ends :data:`LASTS` days after the first drift. A kind takes the place of an account's own payments on
     a day.
     """
-    traffic = simulator.Traffic(
-        accounts=accounts,
-        rate=_PAID * accounts / 86_400,
-        start=datetime.combine(START, datetime.min.time(), UTC),
-        fraud=0.0,
-        seed=seed,
-    )
+    traffic = _traffic(accounts, 0.0, seed)
     with TemporaryDirectory(prefix="world-") as work:
         landing = Path(work) / "landing"
         simulator.simulate(landing, traffic, rows=_PAID * accounts * days)

@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fraudlake.arrays import Vector, vector_of
 from fraudlake.model import features
-from fraudlake.model.feature_plan import columns_of
-from fraudlake.rules.columns import TIME
+from fraudlake.model.feature_plan import columns_of, evaluate
 from fraudlake.settings.features import expressions_of
-from fraudlake_patterns.values import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,10 +40,9 @@ class FeatureExpressions:
         Args:
             rows: :data:`features.COMPUTED`, the other declared features, and :attr:`columns`.
         """
+        time = rows["timestamp"].cast(pa.int64()).to_numpy()
         for name, expression in self.compiled.items():
-            columns = {column: vector_of(rows[column]) for column in expression.columns - {TIME}}
-            columns[TIME] = Vector(rows["timestamp"].cast(pa.int64()).to_numpy())
-            values, null = expression.vector(Scope(columns, len(rows), (0, 0), 0))
+            values, null = evaluate(expression, rows, time)
             numbers = values.astype(np.float64)
             # What is divided by zero is not known.
             is_unknown = ~np.isfinite(numbers)

@@ -99,22 +99,22 @@ class Figure:
         complete in every window that has fewer of them than a tile stores, however rows are cut.
         """
         result = windows.distinct(hashes, counts > 0, self._spans).astype(np.float64)
-        found = result
+        below = result
         limit = 1 << 63
         power = 0
-        while (is_cut := (result >= MOST_DISTINCT) & (found >= MOST_DISTINCT)).any():
+        while (is_cut := (result >= MOST_DISTINCT) & (below >= MOST_DISTINCT)).any():
             power += 1
             limit >>= 1
             is_below = hashes < 2 * limit - (1 << 63)
-            found = windows.distinct(hashes, is_below & (counts > 0), self._spans).astype(np.float64)
-            result = np.where(is_cut, found * 2.0**power, result)
-            found = np.where(is_cut, found, 0)
+            below = windows.distinct(hashes, is_below & (counts > 0), self._spans).astype(np.float64)
+            result = np.where(is_cut, below * 2.0**power, result)
+            below = np.where(is_cut, below, 0)
         return result
 
     def quantile(self, levels: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the quantile of each row; NaN without values."""
-        found, totals = windows.quantile(levels, counts, self._spans, float(self._feature.quantile or 0))
-        return np.where(totals > 0, histogram.numbers_of(found), np.nan)
+        level, totals = windows.quantile(levels, counts, self._spans, float(self._feature.quantile or 0))
+        return np.where(totals > 0, histogram.numbers_of(level), np.nan)
 
     def _total(self, measure: Measure) -> NDArray[np.float64]:
         """Return the sum in the window of each row; of frauds, those that verdicts add or take away, too."""

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pyarrow as pa
 
+from fraudlake.arrays import Vector, vector_of
 from fraudlake.rules.columns import TIME, query_columns
 from fraudlake.settings.features import DeclaredFeature, condition
+from fraudlake_patterns.values import Scope
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from fraudlake.settings import Settings
 
 HASH_OF = "hash_of_"
@@ -178,6 +183,20 @@ class Plan:
     @property
     def _labels(self) -> tuple[Literal["known", "aged"], Literal["fraud", "charged"]]:
         return ("aged", "charged") if self.are_chargebacks else ("known", "fraud")
+
+
+def evaluate(expression: Any, rows: pa.Table, time: NDArray[np.int64]) -> Vector:
+    """Evaluate a compiled expression over rows.
+
+    Args:
+        expression: the expression.
+        rows: the columns that it reads, except the time.
+        time: the event time of each row, microseconds since 1970.
+    """
+    columns = {name: vector_of(rows[name]) for name in expression.columns - {TIME}}
+    columns[TIME] = Vector(time)
+    values: Vector = expression.vector(Scope(columns, len(rows), (0, 0), 0))
+    return values
 
 
 def columns_of(names: Iterable[str], columns: Mapping[str, Any]) -> list[pa.Field]:

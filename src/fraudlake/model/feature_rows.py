@@ -8,11 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from fraudlake import histogram, windows
-from fraudlake.arrays import Vector, vector_of
+from fraudlake.arrays import vector_of
 from fraudlake.model.decided import Decided
-from fraudlake.rules.columns import TIME
+from fraudlake.model.feature_plan import evaluate
 from fraudlake.tiles import NEUTRAL
-from fraudlake_patterns.values import Scope
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,6 +38,7 @@ class Rows:
         self._order = order
         self._plan = plan
         self._masks: dict[tuple[str | None, str], NDArray[np.bool_]] = {}
+        self._units: dict[tuple[str, bool], NDArray[np.int64]] = {}
         self._numbers: dict[str, tuple[NDArray[np.float64], NDArray[np.bool_]]] = {}
 
     def contribution(self, measure: Measure) -> NDArray[Any]:
@@ -58,7 +58,7 @@ class Rows:
                 return np.where(chosen, self.own(str(column)), 0)
             case "min" | "max":
                 return np.where(chosen, self.numbers(str(column))[0], NEUTRAL[measure.statistic])
-        units = np.where(chosen & self._has_units(measure), self.units(measure), 0)
+        units = np.where(chosen & self._has_units(measure), self._units_of(measure), 0)
         if measure.statistic == "sum":
             return units
         high = units >> _HALF
@@ -103,8 +103,14 @@ class Rows:
             column.cast(pa.int8()).cast(pa.float64()) if column.type == pa.bool_() else column.cast(pa.float64(), False)
         )
 
-    def units(self, measure: Measure) -> NDArray[np.int64]:
+    def _units_of(self, measure: Measure) -> NDArray[np.int64]:
         """Return a column's values, or their logarithms, in whole units of :meth:`unit`."""
+        key = (str(measure.column), measure.is_logarithm)
+        if key not in self._units:
+            self._units[key] = self._whole(measure)
+        return self._units[key]
+
+    def _whole(self, measure: Measure) -> NDArray[np.int64]:
         column = str(measure.column)
         values, is_there = self.numbers(column)
         if measure.is_logarithm:
@@ -143,10 +149,7 @@ class Rows:
         rows = self._rows
         chosen = np.ones(len(rows), bool)
         if where is not None and len(rows):
-            compiled = self._plan.conditions[where]
-            columns = {name: vector_of(rows[name]) for name in compiled.columns - {TIME}}
-            columns[TIME] = Vector(rows["time"].to_numpy())
-            holds = compiled.vector(Scope(columns, len(rows), (0, 0), 0))
+            holds = evaluate(self._plan.conditions[where], rows, rows["time"].to_numpy())
             chosen = holds.values if holds.null is None else holds.values & ~holds.null
         if labels:
             label = vector_of(rows["label"])

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _COUNTS = ("1 hour", "1 day", "7 days", "30 days")
 _SUMS = ("1 day", "7 days", "30 days")
-_ALL: Mapping[str, str] = MappingProxyType({})
 _LABELS = ("1 day", "3 days", "7 days", "14 days", "30 days")
 _ROUND = "amount >= 10 AND FLOOR(amount / 10) * 10 = amount"
 _NIGHT = "HOUR(dt) < 6"

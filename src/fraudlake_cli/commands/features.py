@@ -99,15 +99,15 @@ def suggest(app: App, /, out: Path, **flags: str | None) -> None:
     columns = TextColumn("suggest: {task.description}"), BarColumn(), Parts(), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("features", total=None)
-        found = suggestion.suggest(
+        suggested = suggestion.suggest(
             lake, lambda done, all_, text: bar.update(task, completed=done, total=all_, description=text)
         )
-    written = f"{out}: {counted(len(found.features), 'feature')}"
-    if found.features:
-        out.write_text(found.toml())
+    written = f"{out}: {counted(len(suggested.features), 'feature')}"
+    if suggested.features:
+        out.write_text(suggested.toml())
     else:
         written = "no group helps by more than chance: no file is written"
-    app.say(found.as_json() | {"file": str(out) if found.features else None}, f"{found.text()}\n{written}")
+    app.say(suggested.as_json() | {"file": str(out) if suggested.features else None}, f"{suggested.text()}\n{written}")
 
 
 def _as_json(declared: Sequence[Feature]) -> list[dict[str, object]]:
