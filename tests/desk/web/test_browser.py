@@ -65,6 +65,12 @@ def open_parts(page: Page) -> None:
     page.wait_for_load_state("networkidle")
 
 
+def press(page: Page, key: str) -> None:
+    """Press a key when the page has loaded: a key before its script runs is no key of the desk."""
+    page.wait_for_load_state()
+    page.keyboard.press(key)
+
+
 def verdicts(root: Path) -> list[tuple[str, str, str]]:
     table = SILVER_REVIEW_EVENTS
     rows = LocalStore(Settings(lake=root)).query(f"SELECT * FROM {table.name} ORDER BY number", table).to_pylist()
@@ -75,17 +81,17 @@ def test_a_queue_is_worked_through_by_keyboard(desk: Any, window: Any, root: Pat
     page = window(desk().address)
     queue, keys = [row["item_id"] for row in small_lake.queue()], "fgu"
     for number in range(len(queue)):
-        page.keyboard.press("n")
+        press(page, "n")
         expect(page.locator(".decision")).to_contain_text("Yours until")
         if number == 0:
-            page.keyboard.press("o")
+            press(page, "o")
             page.keyboard.type("called the customer: f g u n")
-            page.keyboard.press("Escape")
-        page.keyboard.press(keys[number % 3])
+            press(page, "Escape")
+        press(page, keys[number % 3])
         expect(page.locator("#notices")).to_contain_text("Recorded at")
-    page.keyboard.press("n")
+    press(page, "n")
     expect(page.locator("#notices")).to_contain_text("nothing is left to take: 9 of 9 are decided")
-    page.keyboard.press("q")
+    press(page, "q")
     expect(page.locator("h1")).to_have_text("Queue of 7 Mar 2026")
     expect(page.locator(".head")).to_contain_text("9 of 9 decided")
     names = ("fraud", "genuine", "unsure")
@@ -96,45 +102,45 @@ def test_a_queue_is_worked_through_by_keyboard(desk: Any, window: Any, root: Pat
 def test_a_wrong_key_is_corrected_and_rows_are_chosen_by_keys(desk: Any, window: Any, root: Path) -> None:
     page = window(desk().address)
     for key in "jjjk":
-        page.keyboard.press(key)
-    page.keyboard.press("Enter")
+        press(page, key)
+    press(page, "Enter")
     expect(page.locator("h1")).to_have_text("Account A6")
-    page.keyboard.press("t")
+    press(page, "t")
     expect(page.locator("#notices")).to_contain_text("It is yours.")
-    page.keyboard.press("r")
+    press(page, "r")
     expect(page.locator("#notices")).to_contain_text("You gave it back.")
-    page.keyboard.press("f")
+    press(page, "f")
     expect(page.locator("#notices")).to_contain_text("fraud. The next item")
-    page.keyboard.press("g")
+    press(page, "g")
     expect(page.locator("#notices")).to_contain_text("genuine. The next item")
-    page.keyboard.press("?")
+    press(page, "?")
     expect(page.locator("dialog")).to_be_visible()
-    page.keyboard.press("f")
-    page.keyboard.press("Escape")
+    press(page, "f")
+    press(page, "Escape")
     assert verdicts(root) == [("alert6", "fraud", None), ("alert6", "genuine", None)]
 
 
 def test_a_note_is_a_draft_until_it_is_sent_and_a_verdict_is_undone(desk: Any, window: Any, root: Path) -> None:
     page = window(desk().address)
-    page.keyboard.press("n")
+    press(page, "n")
     expect(page.locator(".decision")).to_contain_text("Yours until")
-    page.keyboard.press("o")
+    press(page, "o")
     page.keyboard.type("called, no answer")
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     address = page.url
-    page.keyboard.press("n")
+    press(page, "n")
     expect(page.locator("h1")).to_have_text("Account A6")
     page.goto(address)
     expect(page.locator("#note")).to_have_value("called, no answer")
     page.locator("#reason").fill("x")
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     assert verdicts(root) == []
-    page.keyboard.press("Escape")
-    page.keyboard.press("1")
-    page.keyboard.press("f")
+    press(page, "Escape")
+    press(page, "1")
+    press(page, "f")
     expect(page.locator("#notices")).to_contain_text("mark the payments that are fraud")
-    page.keyboard.press("1")
-    page.keyboard.press("f")
+    press(page, "1")
+    press(page, "f")
     expect(page.locator("#notices")).to_contain_text("Recorded at")
     expect(page.locator("#note")).to_have_value("")
     page.click("text=Undo")
@@ -144,18 +150,18 @@ def test_a_note_is_a_draft_until_it_is_sent_and_a_verdict_is_undone(desk: Any, w
 
 def test_keys_save_a_note_and_find_what_has_a_name(desk: Any, window: Any, root: Path) -> None:
     page = window(desk().address)
-    page.keyboard.press("/")
+    press(page, "/")
     page.keyboard.type("A2")
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     expect(page.locator("h1")).to_have_text("Account A2")
-    page.keyboard.press("q")
+    press(page, "q")
     expect(page.locator("h1")).to_have_text("Queue of 7 Mar 2026")
-    page.keyboard.press("n")
+    press(page, "n")
     expect(page.locator(".decision")).to_contain_text("Yours until")
-    page.keyboard.press("o")
+    press(page, "o")
     page.keyboard.type("no answer yet")
-    page.keyboard.press("Escape")
-    page.keyboard.press("s")
+    press(page, "Escape")
+    press(page, "s")
     expect(page.locator("#notices")).to_contain_text("The note is saved.")
     kinds = [(event.kind, event.note) for event in event_log.read_events(LocalStore(Settings(lake=root)))]
     assert kinds == [("taken", None), ("noted", "no answer yet")]
@@ -166,8 +172,8 @@ def test_keys_work_with_alt_or_not_at_all_if_one_wants(desk: Any, window: Any) -
     for mode, key, is_taken in (("off", "n", False), ("alt", "n", False), ("alt", "Alt+n", True)):
         page.click("text=Keys")
         page.select_option("#key-mode", mode)
-        page.keyboard.press("Escape")
-        page.keyboard.press(key)
+        press(page, "Escape")
+        press(page, key)
         expect(page.locator(".decision" if is_taken else "h1")).to_contain_text("Yours" if is_taken else "Queue of")
 
 
@@ -176,17 +182,19 @@ def test_keys_go_through_the_filtered_queue_and_back(desk: Any, window: Any) -> 
     page.click("summary")
     page.select_option("#state", "open")
     page.fill("#amount_to", "1000")
-    page.click("text=Show")
-    page.click("th >> text=At risk")
+    with page.expect_navigation():
+        page.click("text=Show")
+    with page.expect_navigation():
+        page.click("th >> text=At risk")
     for account in ("A4", "A3"):
-        page.keyboard.press("n")
+        press(page, "n")
         expect(page.locator("h1")).to_have_text(f"Account {account}")
-        page.keyboard.press("g")
+        press(page, "g")
         expect(page.locator("#notices")).to_contain_text("Recorded at")
-    page.keyboard.press("q")
+    press(page, "q")
     expect(page.locator("tbody tr")).to_have_count(3)
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
+    press(page, "j")
+    press(page, "Enter")
     expect(page.locator("h1")).to_have_text("Account A2")
     page.go_back()
     expect(page.locator("tbody tr")).to_have_count(3)
@@ -217,7 +225,7 @@ def test_a_verdict_survives_a_desk_that_is_killed(desk: Any, window: Any, root: 
     page.goto(f"{first.origin}/items/alert2?day=2026-03-07")
     page.fill("#note", "the customer did not pay this")
     first.end()
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     page.click("[data-key=f]")
     expect(page.locator("#notices")).to_contain_text("The desk did not answer")
     second = desk(port=first.port)
@@ -392,7 +400,7 @@ def test_several_items_are_chosen_by_boxes_and_taken_at_once(desk: Any, window: 
     page.fill("#find", "")
     page.locator("#find").blur()
     for key in ("j", "j", "x"):
-        page.keyboard.press(key)
+        press(page, key)
     page.click("button:has-text('Take')")
     expect(page.locator("h1")).to_have_text("2 of 2 items done")
     expect(page.locator("td:has-text('yours until')")).to_have_count(2)
