@@ -10,7 +10,9 @@ fraud of the simulator changes four times in 60 days. The ways to learn:
 - one: one model, of these and of all that is known of later payments: verdicts, and reported fraud;
 - joined: the first model, and a second one of what is known of later payments; the probability is the average of both
   (Dal Pozzolo, Boracchi, Caelen, Alippi and Bontempi, "Credit Card Fraud Detection and Concept-Drift Adaptation
-  with Delayed Supervised Information", IJCNN 2015).
+  with Delayed Supervised Information", IJCNN 2015);
+- weighted: the same, where a reviewed account that was drawn weighs as many as it represents (the inverse of its
+  ``inclusion_probability``).
 
 Money is saved if an account with fraud is reviewed on the day of the fraud. Each way reviews what it ranks highest, so
 it learns from its own verdicts. Classifier, training and queue are the package's own.
@@ -21,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 from datetime import timedelta
 from itertools import combinations
 
@@ -42,7 +45,7 @@ EVERY = 4
 """Days between two trainings."""
 SAMPLED = 0.15
 """The share of genuine payments without a verdict that is learned, with the weight of all of them."""
-WAYS = ("delayed", "one", "joined")
+WAYS = ("delayed", "one", "joined", "weighted")
 PLAN = Plan(size=100)
 EXPLORE = 0.1
 _RESAMPLES = 10_000
@@ -52,20 +55,26 @@ def saved(world: World, way: str, seed: int) -> float:
     """Return the share of the amount of fraud that is saved in the days of the reviews."""
     begins = np.searchsorted(world.day, np.arange(world.days + 1))
     reviewed = np.zeros(len(world.day), bool)
+    stands_for = np.ones(len(world.day))
     known_on = reported_on(world, seed)
-    models: list[Classifier] = []
+    model: Classifier | None = None
     found, total = 0.0, 0.0
     for day in range(BEGIN, BEGIN + DAYS):
         if (day - BEGIN) % EVERY == 0:
-            models = trained(world, way, day, reviewed, known_on) or models
+            model = trained(world, way, day, reviewed, stands_for, known_on) or model
+        assert model is not None
         rows = np.arange(begins[day], begins[day + 1])
-        features = world.rows.features[rows]
-        probability = np.mean([model.probabilities(features) for model in models], axis=0)
+        probability = model.probabilities(world.rows.features[rows])
         accounts, of = np.unique(world.rows.account[rows], return_inverse=True)
         at_risk, is_case = cases(probability, world.rows.amount[rows], of, ALERTS * PLAN.size)
         items = queue_of(world.start + timedelta(days=day), accounts, at_risk, is_case, PLAN, EXPLORE, seed)
-        is_reviewed = np.isin(world.rows.account[rows], np.array(items["account_id"].to_pylist(), np.int64))
+        represented = 1 / items["inclusion_probability"].to_numpy()
+        listed = np.array(items["account_id"].to_pylist(), np.int64)
+        order = np.argsort(listed)
+        at = order[np.minimum(np.searchsorted(listed, world.rows.account[rows], sorter=order), len(listed) - 1)]
+        is_reviewed = listed[at] == world.rows.account[rows]
         reviewed[rows] = is_reviewed
+        stands_for[rows] = np.where(is_reviewed, represented[at], 1.0)
         lost = world.rows.amount[rows] * world.rows.fraud[rows]
         found, total = found + float(lost[is_reviewed].sum()), total + float(lost.sum())
     return found / total
@@ -78,16 +87,22 @@ def reported_on(world: World, seed: int) -> np.ndarray:
     return world.day + late[of.ravel()]
 
 
-def trained(world: World, way: str, day: int, reviewed: np.ndarray, known_on: np.ndarray) -> list[Classifier]:
-    """Train the models of a way on a day; a model is left out if there is too little to learn from."""
+def trained(
+    world: World, way: str, day: int, reviewed: np.ndarray, stands_for: np.ndarray, known_on: np.ndarray
+) -> Classifier | None:
+    """Train the model of a way on a day; None if there is too little to learn from."""
     is_late = (world.day >= day - DELAY) & (world.day < day)
     is_known = is_late & (reviewed | ((world.rows.fraud == 1) & (known_on <= day)))
     is_sampled = np.random.default_rng(day).random(len(world.day)) < SAMPLED
     is_old = (world.day < day - DELAY) & (is_sampled | (world.rows.fraud == 1))
     weights = np.where(is_known | (world.rows.fraud == 1), 1.0, 1 / SAMPLED)
-    chosen = {"delayed": [is_old], "one": [is_old | is_known], "joined": [is_old, is_known]}[way]
-    models = [learned(world, np.flatnonzero(of), weights[of]) for of in chosen]
-    return [model for model in models if model is not None]
+    if way in ("delayed", "one"):
+        chosen = is_old if way == "delayed" else is_old | is_known
+        return learned(world, np.flatnonzero(chosen), weights[chosen])
+    of_feedback = stands_for if way == "weighted" else weights
+    model = learned(world, np.flatnonzero(is_old), weights[is_old])
+    feedback = learned(world, np.flatnonzero(is_known), of_feedback[is_known])
+    return model and replace(model, feedback=feedback)
 
 
 def difference(of: np.ndarray) -> dict[str, float]:

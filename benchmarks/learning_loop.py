@@ -194,9 +194,11 @@ def queue_of(
         for account in draw.drawn(others, draws, day, seed)
     ]
     common = {"day": day, "population": len(others)}
+    of_case = common | {"is_flagged": None, "inclusion_probability": 1.0}
+    of_drawn = common | {"amount_at_risk": 0.0, "inclusion_probability": min(1.0, len(drawn) / max(len(others), 1))}
     rows = [
-        *({**row, **common, "amount_at_risk": row["priority"], "is_flagged": None} for row in listed),
-        *({**row, **common, "amount_at_risk": 0.0, "is_flagged": row["account_id"] in flagged} for row in drawn),
+        *({**row, **of_case, "amount_at_risk": row["priority"]} for row in listed),
+        *({**row, **of_drawn, "is_flagged": row["account_id"] in flagged} for row in drawn),
     ]
     return pa.Table.from_pylist(rows)
 

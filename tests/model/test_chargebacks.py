@@ -232,6 +232,12 @@ def test_frauds_alone_are_enough_to_train_and_a_sample_has_the_same_labels(lake:
     one, other = (sorted(zip(rows.time.tolist(), rows.fraud.tolist(), strict=True)) for rows in labelled)
     assert one == other
     assert same.late_frauds(GENUINE_AFTER) == whole.late_frauds(GENUINE_AFTER)
+    middle = times[1_000].replace(tzinfo=None)
+    reviewed = [past.reviewed(middle - timedelta(days=40), middle) for past in (whole, same)]
+    one, other = (sorted(zip(rows.time.tolist(), rows.fraud.tolist(), strict=True)) for rows in reviewed)
+    assert one == other
+    # Of the numbers 840, 850 … 980, all but 900, which is known 30 days later; four numbers are a day.
+    assert len(one) == 14
     sampled = tenth.labelled("chargebacks", GENUINE_AFTER)
     old = [decision for decision in known_now if times[-1] - times[decision.nth] >= GENUINE_AFTER]
     assert sampled.fraud.sum() == len(old) < len(sampled.fraud) < 600

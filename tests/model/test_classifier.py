@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +29,35 @@ def rows(count: int = 4_000) -> tuple[Any, Any]:
     return features, fraud
 
 
-@pytest.fixture(scope="module", params=["trees", "logistic"])
-def learned(request: pytest.FixtureRequest) -> Classifier:
+def fitted(algorithm: str) -> Classifier:
     features, fraud = rows()
     weights = np.where(fraud == 1, 5.0, 1.0)
     made = (
         Trees.fit(Trees.binned(features, fraud, weights), leaves=8, trees=20)
-        if request.param == "trees"
+        if algorithm == "trees"
         else Logistic.fit(features, fraud, weights, penalty=1e-4)
     )
     return Classifier.calibrated(NAMES, made, features, fraud, np.ones(len(fraud)))
+
+
+@pytest.fixture(scope="module", params=["trees", "logistic", "joined"])
+def learned(request: pytest.FixtureRequest) -> Classifier:
+    if request.param == "joined":
+        return replace(fitted("trees"), feedback=fitted("logistic"))
+    return fitted(request.param)
+
+
+def test_the_probability_with_feedback_is_the_mean_of_both() -> None:
+    one, other = fitted("trees"), fitted("logistic")
+    both = replace(one, feedback=other)
+    features, _ = rows()
+    means = (one.probabilities(features) + other.probabilities(features)) / 2
+    assert both.probabilities(features) == pytest.approx(means, rel=1e-9)
+    # What only the second one takes for fraud has its reasons.
+    row = np.array([[0.9, 0.9]])
+    unlikely = replace(one, offset=one.offset - 20, feedback=other)
+    assert unlikely.contributions(row)[0, :2] == pytest.approx(other.contributions(row)[0, :2], rel=1e-4)
+    assert both.importance == pytest.approx((one.importance + other.importance) / 2)
 
 
 @pytest.mark.slow
@@ -79,7 +99,8 @@ def test_the_margin_of_trees_is_xgboosts_own(learned: Classifier) -> None:
         booster = xgboost.Booster(model_file=bytearray(learned.learned.text.encode()))
         margins = booster.predict(xgboost.DMatrix(features), output_margin=True)
         assert learned.learned.margins(features) == pytest.approx(margins, abs=1e-6)
-        assert learned.log_odds(features) == pytest.approx(learned.slope * margins + learned.offset, abs=1e-5)
+        alone = replace(learned, feedback=None)
+        assert alone.log_odds(features) == pytest.approx(learned.slope * margins + learned.offset, abs=1e-5)
 
 
 def test_contributions_of_a_tree_are_the_shapley_values_of_all_orders_of_its_features() -> None:

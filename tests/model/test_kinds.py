@@ -46,7 +46,7 @@ REVIEWED = np.array([True, True, True, False, True])
 def test_frauds_are_of_the_kind_of_their_rules_or_of_the_strongest_reason() -> None:
     pair, busy = frozenset({"pair"}), frozenset({"pair", "busy"})
     alerted = {(1, 10): pair, (1, 20): pair, (4, 21): busy, (3, 12): busy, (1, 99): busy}
-    assert kinds.count_kinds(EARLIER, TESTED, REVIEWED, LARGEST, alerted) == [
+    assert kinds.count_kinds([EARLIER], TESTED, REVIEWED, LARGEST, alerted) == [
         Kind("pair", learned=1, tested=2, found=2),
         Kind("no rule, count_day", learned=0, tested=2, found=1),
         Kind("busy", learned=0, tested=1, found=1),
@@ -54,14 +54,14 @@ def test_frauds_are_of_the_kind_of_their_rules_or_of_the_strongest_reason() -> N
 
 
 def test_without_rules_only_reasons_count_and_a_kind_that_was_not_learned_is_new() -> None:
-    found = kinds.count_kinds(EARLIER, TESTED, REVIEWED, LARGEST, {})
+    found = kinds.count_kinds([EARLIER], TESTED, REVIEWED, LARGEST, {})
     assert found == [Kind("no rule, amount", 2, 2, 2), Kind("no rule, count_day", 0, 2, 1)]
     assert [kind.is_new for kind in found] == [False, True]
 
 
 def test_no_fraud_has_no_kinds() -> None:
     genuine = rows((3, 12, 1, 5, NOT_FRAUD))
-    assert kinds.count_kinds(EARLIER, genuine, np.array([True]), LARGEST, {}) == []
+    assert kinds.count_kinds([EARLIER], genuine, np.array([True]), LARGEST, {}) == []
 
 
 def test_alerts_name_payments_by_the_number_of_the_account_and_the_time() -> None:

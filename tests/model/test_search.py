@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
+import pytest
 
 from fraudlake.model import search
 from fraudlake.model.history import Rows
@@ -26,6 +28,18 @@ def test_the_best_candidate_is_evaluated_on_rows_it_does_not_know_and_then_fitte
     assert fitted.classifier.learned == fitted.candidate.fit(labelled.between(None, cut.validated_from))
     assert fitted.final.learned == fitted.candidate.fit(labelled) != fitted.classifier.learned
     assert fitted.final == replace(fitted.classifier, learned=fitted.final.learned)
+
+
+def test_the_rows_of_a_gap_before_the_test_are_in_no_part() -> None:
+    labelled = rows(1_000)
+    cut = search.split(labelled, 0.3, timedelta(seconds=200))
+    # The test begins at row 699; the 499 rows before the gap are split by 0.8.
+    assert {name: part.rows for name, part in cut.parts.items()} == {"fitted": 399, "validated": 100, "tested": 301}
+    assert (cut.tested_from - cut.validated_until).total_seconds() == 200
+    is_left_out = labelled.between(cut.validated_until, cut.tested_from)
+    assert len(is_left_out.time) == 200
+    with pytest.raises(search.TooLittleError):
+        search.split(labelled, 0.3, timedelta(seconds=699))
 
 
 def test_what_happens_in_the_test_changes_no_evaluated_classifier() -> None:

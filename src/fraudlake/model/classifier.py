@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,9 @@ _TREES = {
 }
 
 _LARGEST = 1e12
+_MOST = 700.0
+"""The largest log-odds, of which the exponential is still a number."""
+_TINY = 1e-300
 _PRIOR = 100.0
 """The weight of the overall mean in the encoding of a text, as a number of transactions."""
 
@@ -184,11 +187,13 @@ class Trees:
 
 def _shares(sizes: Floats) -> Floats:
     total = float(sizes.sum())
-    shares: Floats = sizes / max(total, 1e-300)
+    shares: Floats = sizes / max(total, _TINY)
     return shares
 
 
 _KINDS = {"trees": Trees, "logistic": Logistic}
+_OPTIONAL = ("encodings", "feedback")
+"""The fields that the stored form leaves out if there is nothing in them."""
 
 
 def single(features: NDArray[Any]) -> NDArray[np.float32]:
@@ -213,6 +218,9 @@ class Classifier:
     offset: float
     encodings: dict[str, Encoding] = field(default_factory=dict)
     """The encodings of text features."""
+    feedback: Classifier | None = None
+    """A classifier of the same features that learned from verdicts on the latest transactions, if there is one: the
+    probability is the mean of both."""
 
     @classmethod
     def calibrated(
@@ -232,26 +240,52 @@ class Classifier:
 
     def log_odds(self, features: Floats) -> Floats:
         """Return the calibrated log-odds of fraud."""
-        return self.slope * self.learned.margins(single(features)) + self.offset
+        own: Floats = self.slope * self.learned.margins(single(features)) + self.offset
+        if self.feedback is None:
+            return own
+        others = self.feedback.log_odds(features)
+        # The logarithms of both probabilities and of both counter-probabilities, so that none is rounded to 0.
+        fraud = np.logaddexp(-np.logaddexp(0, -own), -np.logaddexp(0, -others))
+        genuine = np.logaddexp(-np.logaddexp(0, own), -np.logaddexp(0, others))
+        both: Floats = fraud - genuine
+        return both
 
     def probabilities(self, features: Floats) -> Floats:
         """Return the calibrated probability of fraud."""
-        probabilities: Floats = 1 / (1 + np.exp(-np.clip(self.log_odds(features), -700, 700)))
+        probabilities: Floats = 1 / (1 + np.exp(-np.clip(self.log_odds(features), -_MOST, _MOST)))
         return probabilities
 
     def contributions(self, features: Floats) -> Floats:
         """Return what each feature adds to the log-odds.
 
-        The last column holds the rest, so that the sum of a row is its log-odds.
+        The last column holds the rest, so that the sum of a row is its log-odds. With ``feedback``, a feature adds the
+        mean of what it adds to both, weighted by their probabilities: the one that sees fraud gives the reasons.
         """
         parts = self.slope * self.learned.contributions(single(features))
         parts[:, -1] += self.offset
+        if self.feedback is None:
+            return parts
+        own = replace(self, feedback=None).probabilities(features)
+        others = self.feedback.probabilities(features)
+        share = (own / np.maximum(own + others, _TINY))[:, None]
+        parts = share * parts + (1 - share) * self.feedback.contributions(features)
+        parts[:, -1] = self.log_odds(features) - parts[:, :-1].sum(axis=1)
         return parts
+
+    @property
+    def importance(self) -> Floats:
+        """The weight or gain of each feature, as a share of all; the mean of both with ``feedback``."""
+        if self.feedback is None:
+            return self.learned.importance
+        means: Floats = (self.learned.importance + self.feedback.importance) / 2
+        return means
 
     def to_bytes(self) -> bytes:
         """Return the stored form, JSON in UTF-8."""
         (kind,) = (name for name, form in _KINDS.items() if isinstance(self.learned, form))
-        values = {name: value for name, value in asdict(self).items() if name != "encodings" or value}
+        values = {name: value for name, value in asdict(self).items() if name not in _OPTIONAL or value}
+        if self.feedback is not None:
+            values["feedback"] = json.loads(self.feedback.to_bytes())
         return json.dumps({"format": FORMAT, "kind": kind, **values}).encode()
 
     @classmethod
@@ -267,7 +301,8 @@ class Classifier:
                 raise ValueError(f"it has format {values['format']}, and this fraudlake reads format {FORMAT}")
             learned = _KINDS[values["kind"]](**values["learned"])
             encodings = {name: Encoding(**encoding) for name, encoding in values.get("encodings", {}).items()}
-            return cls(tuple(values["features"]), learned, values["slope"], values["offset"], encodings)
+            feedback = cls.from_bytes(json.dumps(values["feedback"]).encode()) if "feedback" in values else None
+            return cls(tuple(values["features"]), learned, values["slope"], values["offset"], encodings, feedback)
         except (KeyError, TypeError) as error:
             raise ValueError(f"it is not a stored classifier ({type(error).__name__}: {error})") from None
 

@@ -59,7 +59,7 @@ def _calibration(step: Any, rows: Any, fraud: Any, expected: Any) -> Figure:
 
 
 def _importance(classifier: Classifier) -> Figure:
-    importance = classifier.learned.importance
+    importance = classifier.importance
     figure, axes = _axes("Importance of the features", "share", "")
     order = np.argsort(importance)
     axes.barh([classifier.features[at] for at in order], importance[order])

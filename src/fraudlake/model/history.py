@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 
 Labels = Literal["flink", "verdicts", "chargebacks"]
 _HASHES = 1_000_000
-_FRAUD_KNOWN = "fraud_known"
-"""The column with the time (microseconds) of the first verdict that calls a transaction fraud."""
-_FURTHER = (pa.field("verdict", pa.bool_()), pa.field(_FRAUD_KNOWN, pa.int64()), pa.field("weight", pa.float64()))
+_FURTHER = (
+    pa.field("verdict", pa.bool_()),
+    *(pa.field(name, pa.int64()) for name in verdicts.FIRST_KNOWN),
+    pa.field("weight", pa.float64()),
+)
 STANDS_FOR = "stands_for"
 """The column with the number of transactions that a verdict represents."""
 _READ = ("transaction_id", "account_id", "timestamp", "amount", "label", "source", "position")
@@ -153,6 +155,24 @@ class History:
                 # The only known labels of younger transactions are frauds: a model would learn that all are fraud.
                 return pc.if_else(self._is_late(delay), nothing, verdict.fill_null(False))
 
+    def reviewed(self, begin: datetime, end: datetime | None) -> Rows:
+        """Return the rows from ``begin`` on and before ``end`` (UTC) that have a verdict which was known at ``end``.
+
+        A verdict that has been corrected counts as corrected. Without an ``end``, all verdicts count.
+        """
+        time = self.table["time"].to_numpy()
+        is_chosen = pa.array(time >= micros(begin))
+        is_fraud = self.table["verdict"].combine_chunks()
+        if end is not None:
+            is_known, is_fraud_known = (
+                pc.less_equal(self.table[name].combine_chunks(), micros(end)) for name in verdicts.FIRST_KNOWN
+            )
+            is_chosen = pc.and_(pc.and_(is_chosen, pa.array(time < micros(end))), is_known)
+            is_fraud = pc.and_kleene(is_fraud, is_fraud_known.fill_null(False))
+        is_chosen = pc.and_(is_chosen.fill_null(False), is_fraud.is_valid())
+        fraud = is_fraud.filter(is_chosen).to_numpy(zero_copy_only=False).astype(float)
+        return self._rows(self.table.filter(is_chosen), fraud)
+
     def all_rows(self) -> Rows:
         """Return all rows, with or without a label; ``fraud`` is 0 in all of them."""
         return self._rows(self.table, np.zeros(len(self.table)))
@@ -184,7 +204,7 @@ class History:
     def late_frauds(self, delay: timedelta) -> float:
         """Return the share of frauds whose first verdict came later than ``delay`` after the transaction."""
         frauds = self.table.filter(self.table["verdict"].fill_null(False))
-        after = frauds[_FRAUD_KNOWN].to_numpy() - frauds["time"].to_numpy()
+        after = frauds["fraud_known"].to_numpy() - frauds["time"].to_numpy()
         return float(np.mean(after > microseconds(delay))) if len(frauds) else 0.0
 
     def _is_late(self, delay: timedelta) -> pa.Array:
@@ -222,9 +242,10 @@ def select_history(
     latest = verdicts.latest_of(given)
     at = pc.index_in(silver["transaction_id"], latest["transaction_id"])
     rows = silver.append_column("verdict", latest["verdict"].take(at))
-    first = verdicts.first_frauds_of(given)
-    since = first[_FRAUD_KNOWN].take(pc.index_in(silver["transaction_id"], first["transaction_id"]))
-    rows = rows.append_column(_FRAUD_KNOWN, since)
+    first = verdicts.first_known_of(given)
+    at_first = pc.index_in(silver["transaction_id"], first["transaction_id"])
+    for name in verdicts.FIRST_KNOWN:
+        rows = rows.append_column(name, first[name].take(at_first))
     rows = rows.append_column("weight", pa.array(np.ones(len(silver))))
     further: tuple[pa.Field, ...] = _FURTHER
     if stand_for:
@@ -248,8 +269,7 @@ def sample_of(silver: DataFrame, given: DataFrame, share: float, settings: Setti
         settings: the settings of the lake.
     """
     decided = verdicts.latest(given).select("transaction_id", "verdict")
-    since = F.min(F.when(F.col("verdict"), F.unix_micros("decided_at"))).alias(_FRAUD_KNOWN)
-    decided = decided.join(given.groupBy("transaction_id").agg(since), on="transaction_id")
+    decided = decided.join(verdicts.first_known(given), on="transaction_id")
     known = silver.select(*columns_read(settings)).join(decided, on="transaction_id", how="left")
     is_fraud = F.coalesce("verdict", F.lit(False))
     if not settings.are_chargebacks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,21 +44,23 @@ class Kind:
         return not self.learned
 
 
-def count_kinds(earlier: Rows, tested: Rows, reviewed: Flags, classifier: Classifier, alerted: Alerted) -> list[Kind]:
+def count_kinds(
+    earlier: Iterable[Rows], tested: Rows, reviewed: Flags, classifier: Classifier, alerted: Alerted
+) -> list[Kind]:
     """Count the frauds of each kind that the test rows have, the most frequent first.
 
     A fraud on which several rules alert counts for each of them.
 
     Args:
-        earlier: the rows before the test rows.
+        earlier: the rows that the version learned from.
         tested: the test rows.
         reviewed: which of the test rows are reviewed within the budget.
         classifier: the version's classifier, fitted without the test rows.
         alerted: the rules that alert on payments.
     """
     learned: Counter[str] = Counter()
-    for _, kind in _named(earlier, classifier, alerted):
-        learned[kind] += 1
+    for rows in earlier:
+        learned.update(kind for _, kind in _named(rows, classifier, alerted))
     in_test: Counter[str] = Counter()
     found: Counter[str] = Counter()
     for row, kind in _named(tested, classifier, alerted):

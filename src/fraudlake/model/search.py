@@ -6,9 +6,9 @@ part, and tested on the latest part.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from fraudlake.errors import FraudlakeError
 from fraudlake.model import budget, history
 from fraudlake.model.classifier import Classifier, Encoding, Logistic, Trees
 from fraudlake.model.metrics import LabelledScores, area_under_pr
+from fraudlake.text.durations import microseconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,9 +93,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """The times (UTC) at which a history is split, and its :data:`PARTS`."""
+    """The times (UTC) at which a history is split, and its :data:`PARTS`.
+
+    The part that is validated on ends at ``validated_until``, which is earlier than ``tested_from`` if labels that were
+    not known at that time are left out.
+    """
 
     validated_from: datetime
+    validated_until: datetime
     tested_from: datetime
     parts: dict[str, Part]
 
@@ -107,8 +113,13 @@ class Split:
         )
 
 
-def split(labelled: Rows, holdout: float) -> Split:
+def split(labelled: Rows, holdout: float, gap: timedelta = timedelta(0)) -> Split:
     """Split a labelled history by time; the latest ``holdout`` of its rows is the test part.
+
+    Args:
+        labelled: the history.
+        holdout: the share of its rows.
+        gap: a time before the test part whose rows belong to no part.
 
     Raises:
         TooLittleError: a part has too few frauds or too few other transactions.
@@ -120,13 +131,15 @@ def split(labelled: Rows, holdout: float) -> Split:
         )
     shares = ((1 - holdout) * (1 - _VALIDATION), 1 - holdout)
     cuts = quantiles(labelled.time, labelled.weights, shares)
-    is_before = labelled.time < cuts[1]
-    if cuts[0] == cuts[1] and is_before.any():
-        # Both cuts fall on one instant with many rows: split the rows before it.
+    is_before = labelled.time < cuts[1] - microseconds(gap)
+    if (gap or cuts[0] == cuts[1]) and is_before.any():
+        # With a gap, or if both cuts fall on one instant with many rows: split the rows before.
         cuts[:1] = quantiles(labelled.time[is_before], labelled.weights[is_before], (1 - _VALIDATION,))
-    times = [history.from_micros(int(at)) for at in cuts]
+    validated_from, tested_from = (history.from_micros(int(at)) for at in cuts)
+    validated_until = tested_from - gap
+    spans = ((None, validated_from), (validated_from, validated_until), (tested_from, None))
     parts = {}
-    for name, begin, end in zip(PARTS, (None, *times), (*times, None), strict=True):
+    for name, (begin, end) in zip(PARTS, spans, strict=True):
         rows = labelled.between(begin, end)
         fraud = int(rows.fraud.sum())
         if not LEAST <= fraud <= len(rows.fraud) - LEAST:
@@ -138,7 +151,7 @@ def split(labelled: Rows, holdout: float) -> Split:
             )
         first, last = (history.from_micros(int(at)) for at in (rows.time.min(), rows.time.max()))
         parts[name] = Part(len(rows.fraud), fraud, first, last)
-    return Split(times[0], times[1], parts)
+    return Split(validated_from, validated_until, tested_from, parts)
 
 
 def quantiles(values: NDArray[Any], weights: Floats, shares: tuple[float, ...]) -> NDArray[Any]:
@@ -152,15 +165,22 @@ def quantiles(values: NDArray[Any], weights: Floats, shares: tuple[float, ...]) 
     return chosen
 
 
-def search(labelled: Rows, cut: Split, algorithm: str, progress: Progress = lambda *_: None) -> Fitted:
+def search(
+    labelled: Rows,
+    cut: Split,
+    algorithm: str,
+    progress: Progress = lambda *_: None,
+    encodings: Mapping[str, Encoding] | None = None,
+) -> Fitted:
     """Fit the candidates on the first part of a history, and choose and calibrate the best on the second.
 
     The chosen candidate is the :func:`simplest` of those that are as good as the best. It is fitted once more on all
     rows, since the latest rows are the most informative. Its calibration stays, as no rows are left for a new one.
+    The encodings of texts are learned from the first part, unless they are given.
     """
     first = labelled.between(None, cut.validated_from)
-    second = labelled.between(cut.validated_from, cut.tested_from)
-    encodings = encodings_of(first)
+    second = labelled.between(cut.validated_from, cut.validated_until)
+    encodings = dict(encodings_of(first) if encodings is None else encodings)
     first, second, labelled = (
         replace(part, features=part.matrix(part.names, encodings)) for part in (first, second, labelled)
     )

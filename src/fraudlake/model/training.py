@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from fraudlake import tables
 from fraudlake.bronze import literals
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake.commit import row_changes
-from fraudlake.model import budget, drift, figures, history, kinds, promotion, published, search
+from fraudlake.model import budget, drift, feedback, figures, history, kinds, promotion, published, search
 from fraudlake.model.metrics import Budget, LabelledScores, Ranked, estimated, measure_all
 from fraudlake.model.registry import (
     BASELINE,
@@ -34,7 +35,7 @@ from fraudlake.text import durations, sql_text
 from fraudlake.text.counts import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
@@ -136,14 +137,18 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
             pool.submit(importlib.import_module, "xgboost")
             past = history_of(lake)
         labelled, by, cut = labelled_rows(past, settings)
-        fitted = search.search(labelled, cut, settings.algorithm, progress)
+        joined = feedback.join(
+            past, labelled, cut, search.search(labelled, cut, settings.algorithm, progress), settings
+        )
+        fitted = joined.fitted
         test_rows = labelled.between(cut.tested_from, None)
         # Verdicts are on few accounts, which are not representative.
         scored = test_rows if by != "verdicts" else past.all_rows().between(cut.tested_from, None)
         tested = search.scored(fitted.classifier, test_rows, settings)
         metrics = _measured(tested, settings)
         baseline = _measured(search.scored(fitted.baseline, test_rows, settings), settings)
-        found = _kinds(lake, labelled, cut, fitted.classifier, tested)
+        earlier = [labelled.between(None, cut.validated_until), *joined.feedback]
+        found = _kinds(lake, earlier, test_rows, fitted.classifier, tested)
         version = registry.register(
             Trained(
                 fitted.final,
@@ -168,7 +173,8 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         )
         is_better, comparison = _takes_over(lake, registry, champion, version, fitted.classifier, test_rows)
         left_out = _left_out(lake, past, by)
-        reason = _joined(f"learned from {_TEACHERS[by]}: {cut}", *left_out, comparison, *_weaknesses(version, champion))
+        weaknesses = _weaknesses(version, champion)
+        reason = _joined(f"learned from {_TEACHERS[by]}: {cut}", *left_out, joined.reason, comparison, *weaknesses)
         if is_better and (champion is None or settings.auto_promote):
             return Outcome(_promoted(lake, registry, version.number), True, True, f"{reason}: it scores now", found)
         consequence = "'fraudlake model promote --force' lets it score" if is_better else "the champion goes on scoring"
@@ -299,11 +305,11 @@ def _measured(scores: LabelledScores, settings: Settings) -> dict[str, float]:
     return measure_all(scores, Budget(settings.alert_budget, settings.alert_cost))
 
 
-def _kinds(lake: Lake, labelled: Rows, cut: search.Split, classifier: Classifier, tested: LabelledScores) -> list[Kind]:
+def _kinds(
+    lake: Lake, earlier: Sequence[Rows], test_rows: Rows, classifier: Classifier, tested: LabelledScores
+) -> list[Kind]:
     settings = lake.settings
     reviewed = Ranked(tested, Budget(settings.alert_budget, settings.alert_cost)).reviewed()
-    earlier = labelled.between(None, cut.tested_from)
-    test_rows = labelled.between(cut.tested_from, None)
     return kinds.count_kinds(earlier, test_rows, reviewed, classifier, kinds.read_alerted(lake))
 
 
@@ -462,7 +468,12 @@ def labelled_rows(past: History, settings: Settings) -> tuple[Rows, history.Labe
     begin = datetime.combine(settings.train_from, time()) if settings.train_from else None
     if settings.are_chargebacks:
         by_age = past.labelled("chargebacks", settings.genuine_after).between(begin, None)
-        return by_age, "chargebacks", search.split(by_age, settings.holdout)
+        cut = search.split(by_age, settings.holdout)
+        if feedback.has_both_kinds(feedback.young(past, settings)):
+            # Then a second classifier learns from them, which is tested as it would have been known at the time.
+            with suppress(search.TooLittleError):
+                cut = search.split(by_age, settings.holdout, settings.genuine_after)
+        return by_age, "chargebacks", cut
     if settings.labels != "flink":
         by_verdict = past.labelled("verdicts").between(begin, None)
         try:

@@ -40,13 +40,25 @@ def latest_of(verdicts: pa.Table) -> pa.Table:
     return named.filter(named["verdict"].is_valid())
 
 
-def first_frauds_of(verdicts: pa.Table) -> pa.Table:
-    """Return ``transaction_id, fraud_known``: the time (microseconds) of the first verdict of fraud."""
-    frauds = verdicts.filter(verdicts["verdict"])
-    decided_at = frauds["decided_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    grouped = pa.table({"transaction_id": frauds["transaction_id"], "at": decided_at}).group_by("transaction_id")
-    return (
-        grouped.aggregate([("at", "min")])
-        .select(["transaction_id", "at_min"])
-        .rename_columns(["transaction_id", "fraud_known"])
+FIRST_KNOWN = ("verdict_known", "fraud_known")
+"""The columns that :func:`first_known` adds: the times (microseconds) of the first verdict, and first fraud."""
+
+
+def first_known(verdicts: DataFrame) -> DataFrame:
+    """Return ``transaction_id`` with :data:`FIRST_KNOWN`; a withdrawal is no verdict."""
+    at = F.unix_micros("decided_at")
+    first = F.min(F.when(F.col("verdict").isNotNull(), at))
+    return verdicts.groupBy("transaction_id").agg(
+        first.alias(FIRST_KNOWN[0]), F.min(F.when(F.col("verdict"), at)).alias(FIRST_KNOWN[1])
     )
+
+
+def first_known_of(verdicts: pa.Table) -> pa.Table:
+    """Return ``transaction_id`` with :data:`FIRST_KNOWN`, as :func:`first_known` does."""
+    at = verdicts["decided_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    nothing = pa.scalar(None, pa.int64())
+    of_verdict = pc.if_else(verdicts["verdict"].is_valid(), at, nothing)
+    of_fraud = pc.if_else(verdicts["verdict"], at, nothing)
+    times = pa.table({"transaction_id": verdicts["transaction_id"], "verdict": of_verdict, "fraud": of_fraud})
+    first = times.group_by("transaction_id").aggregate([("verdict", "min"), ("fraud", "min")])
+    return first.select(["transaction_id", "verdict_min", "fraud_min"]).rename_columns(["transaction_id", *FIRST_KNOWN])
