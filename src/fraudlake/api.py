@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake import settings
 from fraudlake.detection import backtest as backtest_of_transactions
+from fraudlake.detection import rule_table
+from fraudlake.detection import what_if as what_if_of_transactions
+from fraudlake.errors import UsageError
 from fraudlake.lake.opening import open_lake as open_by_settings
-from fraudlake.model import alerts as backtest_of_predictions
+from fraudlake.model import alerts as of_predictions
 from fraudlake.operations.lineage import explain
 from fraudlake.operations.status import status
 from fraudlake.rules import rule_file
@@ -20,11 +23,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from fraudlake.detection.alert_changes import WhatIf
     from fraudlake.detection.report import Report
     from fraudlake.lake import Lake
     from fraudlake.rules.kinds import Rule
 
-__all__ = ["backtest", "explain", "open_lake", "status"]
+__all__ = ["backtest", "explain", "open_lake", "status", "what_if"]
 
 _WIDGETS = {"catalog": "catalog", "schema": "schema_name"}
 
@@ -70,8 +74,40 @@ def backtest(
     Raises:
         UsageError: the rule is not valid, or does not fit the lake's columns and entities.
     """
+    tried = _checked(lake, rule)
+    if isinstance(tried, ModelRule):
+        return of_predictions.backtest(lake, tried, first, last)
+    return backtest_of_transactions.backtest(lake, tried, first, last)
+
+
+def what_if(lake: Lake, rule: Rule | Mapping[str, Any], first: date | None = None, last: date | None = None) -> WhatIf:
+    """Compare the alerts that a rule would raise with those of the live rule of its name, without changing anything.
+
+    If no rule of its name is live, all of its alerts appear. In event-time order, the differences are those of a replay
+    with the rule: a rule also sees the transactions before the range that it looks back to.
+
+    Args:
+        lake: the lake.
+        rule: the changed rule; a mapping has the fields of an entry of ``[[rules]]``, except ``status``.
+        first: first day (UTC); by default the first of ``silver_transactions``.
+        last: last day (UTC); by default the last of ``silver_transactions``.
+
+    Raises:
+        UsageError: the rule is not valid, does not fit the lake's columns and entities, or is by another entity than
+            the live rule.
+    """
+    tried = _checked(lake, rule)
+    live = next((one.rule for one in rule_table.read(lake).live if one.rule.name == tried.name), None)
+    if live is not None and live.looks_at != tried.looks_at:
+        raise UsageError(
+            f"{tried.name}: the live rule looks at {live.looks_at}, and this one at {tried.looks_at}: backtest each"
+        )
+    if isinstance(tried, ModelRule):
+        return of_predictions.what_if(lake, live, tried, first, last)
+    return what_if_of_transactions.what_if(lake, live, tried, first, last)
+
+
+def _checked(lake: Lake, rule: Rule | Mapping[str, Any]) -> Rule:
     tried = rule_file.rule_of("rule", rule) if isinstance(rule, Mapping) else rule
     tried.check(query_columns(lake.settings.columns), lake.settings.entities)
-    if isinstance(tried, ModelRule):
-        return backtest_of_predictions.backtest(lake, tried, first, last)
-    return backtest_of_transactions.backtest(lake, tried, first, last)
+    return tried

@@ -25,6 +25,7 @@ from fraudlake_desk.review import cases, verdicts
 from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
+    from fraudlake.detection.alert_changes import WhatIf
     from fraudlake.detection.report import Report
     from fraudlake.lake.store import Store
     from fraudlake.rules.kinds import Rule
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from fraudlake_desk.queue.missed import Missed
     from fraudlake_desk.queue.precision import Precision
 
-LIMITS = ("above", "below", "small_below", "large_above", "threshold")
-"""The numeric fields of rules that the page lets a person change."""
 ROWS = 300_000
 """Most transactions of a backtest, which takes whole days from the latest on."""
 
@@ -147,13 +146,6 @@ def _per_day(store: Store, table: tables.Table, window: Window) -> dict[tuple[st
     return {(row["rule"], row["version"], row["day"]): row["alerts"] for row in rows.to_pylist()}
 
 
-def limits(rule: Rule) -> dict[str, float]:
-    """Return the limits of a rule that may be changed, by name."""
-    given = {name: getattr(rule, name, None) for name in LIMITS}
-    # The threshold of scores may also be a budget, which is a text.
-    return {name: float(limit) for name, limit in given.items() if isinstance(limit, (int, float))}
-
-
 def with_limits(rule: Rule, moved: Mapping[str, float]) -> Rule:
     """Return a rule with other limits.
 
@@ -162,7 +154,7 @@ def with_limits(rule: Rule, moved: Mapping[str, float]) -> Rule:
     """
     from pydantic import ValidationError
 
-    unknown = moved.keys() - limits(rule).keys()
+    unknown = moved.keys() - rule.limits.keys()
     if unknown:
         raise UsageError(f"{rule.name} has no limit {', '.join(sorted(unknown))}")
     try:
@@ -203,6 +195,28 @@ def backtest(store: Store, rule: Rule, most: int = ROWS) -> Backtest:
     tally.add(with_verdicts(alerts, decided))
     figures = report(rule, [tally.as_dict()], history, sum(decided.values()))
     return Backtest(window, replace(figures, suppressed=len(raised) - len(alerts)))
+
+
+def what_if(store: Store, old: Rule, new: Rule, most: int = ROWS) -> tuple[Window, WhatIf]:
+    """Compare a changed rule with the present one over the transactions of the latest days, as :func:`backtest` does.
+
+    Raises:
+        UsageError: a rule does not fit the columns.
+        FraudlakeError: the lake has no transactions.
+    """
+    from fraudlake.detection.alert_changes import compare, summarize
+    from fraudlake.detection.report import Range, with_verdicts
+
+    window = latest_days(store, most)
+    decided = verdicts.latest(store, window)
+    rows, before = _evaluated(store, old, window)
+    _, after = _evaluated(store, new, window)
+    if new.looks_at == "predictions":
+        decided = {name: decided[name] for name in rows["transaction_id"].to_pylist() if name in decided}
+    sides = [[with_verdicts(raised, decided)] for raised in (before, after)]
+    changes = compare(sides[0], sides[1], (old, new), list_entries.read_rule(store, new.name))
+    history = Range(len(rows), window.first, window.last, Counter(rows["label"].to_pylist())[True])
+    return window, summarize(store, changes.rows, [changes.figures], (old, new), history, sum(decided.values()))
 
 
 def _evaluated(store: Store, rule: Rule, window: Window) -> tuple[pa.Table, pa.Table]:

@@ -46,9 +46,9 @@ def test_an_aggregate_is_a_table_of_the_lake_and_a_step_of_aggregate() -> None:
 
 @pytest.mark.stream
 def test_an_aggregate_is_computed_at_its_grain(spark: Any) -> None:
-    from fraudlake import gold
+    from fraudlake.gold import gold_tables
 
-    (aggregate,) = (one for one in gold.GROUPED if one.table.name == "gold_merchant_hourly")
+    (aggregate,) = (one for one in gold_tables.GROUPED if one.table.name == "gold_merchant_hourly")
     times = [NOON + timedelta(minutes=minutes) for minutes in (0, 59, 60)]
     rows = {"merchant_id": ["m", "m", "n"], "timestamp": times, "date": [NOON.date()] * 3}
     transactions = spark.createDataFrame(pa.table(rows))

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from fraudlake import gold, tables
-from fraudlake.gold import account_daily, account_tiles, alert_windows
+from fraudlake import tables
+from fraudlake.gold import account_daily, account_tiles, alert_windows, gold_tables
 from fraudlake.streams import aggregate, groups, refresh
 from tests import oracle, plain_lake
 from tests.oracle import HOUR, MINUTE, Row, Window, in_event_time
@@ -50,7 +50,9 @@ def take(lake: Any, rows: list[Row]) -> None:
     frame = pd.DataFrame([(row.account_id, row.time) for row in rows], columns=["account_id", "time"])
     batch = lake.session.createDataFrame(frame).withColumn("timestamp", F.expr("timestamp_micros(time)"))
     batch = batch.withColumn("date", F.to_date("timestamp"))
-    chosen.write(lake, refresh.groups_of(batch, tables.SILVER_TRANSACTIONS, [*gold.GROUPED, gold.CASES]), 1)
+    chosen.write(
+        lake, refresh.groups_of(batch, tables.SILVER_TRANSACTIONS, [*gold_tables.GROUPED, gold_tables.CASES]), 1
+    )
 
 
 def history(seed: int) -> list[Row]:

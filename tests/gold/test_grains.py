@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fraudlake import gold
+from fraudlake.gold import gold_tables
 from fraudlake.lake import contents
 from fraudlake.lake.stream_notes import StreamNotes
 from fraudlake.operations import retention
@@ -100,7 +100,7 @@ def test_an_aggregate_that_comes_later_has_all_days_and_follows(
     transactions.land(opened, early)
     stream.run(opened, aggregate.streams(opened), "available-now")
 
-    monkeypatch.setattr(gold, "GROUPED", (*gold.GROUPED, account_hourly.AGGREGATE))
+    monkeypatch.setattr(gold_tables, "GROUPED", (*gold_tables.GROUPED, account_hourly.AGGREGATE))
     monkeypatch.setattr(contents, "TABLES", (*contents.TABLES, account_hourly.TABLE))
 
     def hours(lake: Any) -> dict[str, int]:
@@ -124,7 +124,7 @@ def test_an_aggregate_that_comes_later_has_all_days_and_follows(
 def with_hours(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two more aggregates, as two modules of ``gold/`` would be."""
     added = (account_hourly.AGGREGATE, merchant_hourly.AGGREGATE)
-    monkeypatch.setattr(gold, "GROUPED", (*gold.GROUPED, *added))
+    monkeypatch.setattr(gold_tables, "GROUPED", (*gold_tables.GROUPED, *added))
     monkeypatch.setattr(contents, "TABLES", (*contents.TABLES, *(one.table for one in added)))
 
 

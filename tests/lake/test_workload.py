@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fraudlake import gold, tables
+from fraudlake import tables
+from fraudlake.gold import gold_tables
 from fraudlake.lake import open_lake, session, workload
 from fraudlake.lake.local import LocalLake
 from fraudlake.settings import Settings
@@ -55,7 +56,7 @@ def test_a_stream_has_to_read_what_came_after_its_latest_micro_batch_began(opene
 
 def test_a_step_has_to_read_what_any_of_its_tables_lacks(opened: LocalLake) -> None:
     add_to_bronze(opened, 7)
-    first, *others = gold.GROUPED
+    first, *others = gold_tables.GROUPED
     shared = opened.checkpoint(first.step)
     read_until(opened, first.step, datetime.now(UTC) + HOUR)
     shared.notes.note_also_writes([aggregate.table.name for aggregate in others[:-1]])

@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fraudlake import gold, tables
+from fraudlake import tables
 from fraudlake.errors import FraudlakeError
-from fraudlake.gold import account_daily
+from fraudlake.gold import account_daily, gold_tables
 from fraudlake.lake import contents, delta_rs_writer, open_lake, rewriting
 from fraudlake.operations import maintenance
 from fraudlake.process import stop
@@ -66,7 +66,7 @@ class Maintained:
 def maintained(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Maintained]:
     with pytest.MonkeyPatch.context() as patch:
         read = (tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS, tables.SILVER_RULES)
-        patch.setattr(contents, "TABLES", (*read, *(aggregate.table for aggregate in gold.GROUPED)))
+        patch.setattr(contents, "TABLES", (*read, *(aggregate.table for aggregate in gold_tables.GROUPED)))
         files = {"target_file_size": "1k", "cluster_growth": 0, "retention": timedelta(0)}
         lake = open_lake(Settings(lake=tmp_path_factory.mktemp("maintained"), interval="200 ms", **files))
         patch.setattr(contents, "TABLES", (tables.SILVER_TRANSACTIONS, account_daily.TABLE))

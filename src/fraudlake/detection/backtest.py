@@ -54,10 +54,10 @@ def backtest(lake: Lake, rule: Rule, first: date | None, last: date | None) -> t
         evaluated = silver.join(decided, on="transaction_id", how="left")
     entries = suppression.read_entries(lake, rule.name)
     if entries is None:
-        counted = _evaluated(evaluated, rule, lake.settings, tasks, needs, _tallied, _TALLY)
+        counted = evaluate_in_tasks(evaluated, [rule], lake.settings, tasks, needs, _tallied, _TALLY)
         return report(rule, _read(counted), history, frauds), alerts(silver, rule, lake.settings, tasks)
     schema = f"{evidence.COLUMNS}, verdicts ARRAY<BOOLEAN>" if "verdict" in needs else evidence.COLUMNS
-    raised = _evaluated(evaluated, rule, lake.settings, tasks, needs, _batches, schema)
+    raised = evaluate_in_tasks(evaluated, [rule], lake.settings, tasks, needs, _batches, schema)
     return without_suppressed(raised, entries, rule, history, frauds)
 
 
@@ -119,7 +119,7 @@ def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> Dat
     Raises:
         UsageError: the rule does not fit the columns.
     """
-    return _evaluated(silver, rule, settings, tasks, evidence.NEEDS, _batches, evidence.COLUMNS)
+    return evaluate_in_tasks(silver, [rule], settings, tasks, evidence.NEEDS, _batches, evidence.COLUMNS)
 
 
 def _batches(parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
@@ -127,22 +127,26 @@ def _batches(parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         yield from part.to_batches()
 
 
-def _evaluated(
+def evaluate_in_tasks(
     silver: DataFrame,
-    rule: Rule,
+    rules: Sequence[Rule],
     settings: Settings,
     tasks: int,
     needs: Sequence[str],
-    made: Callable[[Iterable[pa.Table]], Iterator[pa.RecordBatch]],
+    made: Callable[..., Iterator[pa.RecordBatch]],
     schema: str,
 ) -> DataFrame:
-    """Apply ``made`` to the alerts of each task, in chunks, and return its output."""
+    """Apply ``made`` to the alerts that rules of one entity raise in each task, and return its output.
+
+    ``made`` gets the alerts of each rule in chunks, :data:`evidence.COLUMNS` and, if needed, ``verdicts``.
+    """
     columns = query_columns(settings.columns)
     entities = settings.entities
-    compiled = rule.compile(columns, entities)
-    by = rule_entity.find_entity_or_account(rule, compiled.partition_by, settings)
+    compiled = [rule.compile(columns, entities) for rule in rules]
+    partition_by = compiled[0].partition_by
+    by = rule_entity.find_entity_or_account(rules[0], partition_by, settings)
 
-    def parts(table: pa.Table) -> Iterator[pa.Table]:
+    def parts(table: pa.Table, rule: Rule) -> Iterator[pa.Table]:
         # Rules can be sent to tasks, but compiled rules cannot: they contain functions of NumPy.
         of_rows = rule.compile(columns, entities)
         raised = of_rows.evaluate(table).alerts
@@ -152,12 +156,14 @@ def _evaluated(
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         present = [batch for batch in batches if batch.num_rows]
         if present:
-            yield from made(parts(pa.Table.from_batches(present)))
+            table = pa.Table.from_batches(present)
+            yield from made(*(parts(table, rule) for rule in rules))
 
-    rows = silver.select(*dict.fromkeys((*needs, *compiled.columns)))
+    read = [name for one in compiled for name in one.columns]
+    rows = silver.select(*dict.fromkeys((*needs, *read)))
     if not by.is_account:  # rows without a key are not evaluated
         rows = rows.where(buckets.key_hash(by.columns).isNotNull())
-    divided = rows.repartition(tasks, *compiled.partition_by) if compiled.partition_by else rows.coalesce(1)
+    divided = rows.repartition(tasks, *partition_by) if partition_by else rows.coalesce(1)
     return divided.mapInArrow(evaluate, schema)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -78,6 +79,12 @@ def table(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Enti
             "measures": measures,
         }
     )
+
+
+def alert_id(rule: str, first: str, second: str) -> str:
+    """Make the same id as :func:`fraudlake.detection.alerts.alert_id` from values."""
+    length = [str(len(first))] if "|" in first + second else []
+    return hashlib.sha256("|".join([rule, *length, first, second]).encode()).hexdigest()[:32]
 
 
 class _Described(NamedTuple):

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake import gold, tables
+from fraudlake import tables
 from fraudlake.forget import traces
 from fraudlake.forget.account_rows import BY_ACCOUNT, account_of_alert, rows_of
+from fraudlake.gold import gold_tables
 from fraudlake.lake import conflict, merge
 from fraudlake.lake.rows import has_rows
 from fraudlake.model import published
@@ -146,7 +147,7 @@ def _compute_again(lake: Lake, days: list[date], alerted: list[date], others: Da
 
     On the days ``alerted`` other accounts lose alerts.
     """
-    for aggregate in gold.GROUPED:
+    for aggregate in gold_tables.GROUPED:
         touched = alerted if "account_id" in aggregate.keys else sorted({*days, *alerted})
         if touched:
             groups.recompute(lake, aggregate, others, touched, alerts)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fraudlake import gold, tables
+from fraudlake import tables
+from fraudlake.gold import gold_tables
 
-TABLES = (*tables.TABLES, *(aggregate.table for aggregate in gold.AGGREGATES))
-VIEWS = gold.VIEWS
+TABLES = (*tables.TABLES, *(aggregate.table for aggregate in gold_tables.AGGREGATES))
+VIEWS = gold_tables.VIEWS

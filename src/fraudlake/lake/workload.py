@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fraudlake import gold, tables
+from fraudlake import tables
+from fraudlake.gold import gold_tables
 from fraudlake.gold.aggregate import by_sources
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ def unread_rows(lake: LocalLake, steps: Collection[str]) -> float:
         return math.inf
     begun = {step: lake.checkpoint(step).last_batch_at() or _NEVER for step in steps if step != "aggregate"}
     if "aggregate" in steps:
-        begun |= {first.step: _followed_since(lake, first, *others) for first, *others in by_sources(gold.GROUPED)}
+        begun |= {
+            first.step: _followed_since(lake, first, *others) for first, *others in by_sources(gold_tables.GROUPED)
+        }
     since = begun.pop("ingest", None)
     landed = 0 if since is None else _bytes_since(Path(lake.settings.landing_path), since) / _ROW_BYTES
     commits = lake.store.history(tables.BRONZE_TRANSACTIONS) if lake.has(tables.BRONZE_TRANSACTIONS) else []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.detection import comparison, suppression, truth
+from fraudlake.detection import alert_changes, comparison, suppression, truth
 from fraudlake.detection.alerts import alert_id
 from fraudlake.detection.backtest import without_suppressed
 from fraudlake.entity import ACCOUNT
@@ -20,12 +20,15 @@ from fraudlake.silver import clock
 if TYPE_CHECKING:
     from datetime import date
 
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
+    from fraudlake.detection.alert_changes import WhatIf
     from fraudlake.detection.report import Report
     from fraudlake.lake import Lake
     from fraudlake.model.drift import Profile
     from fraudlake.model.published import Model
+    from fraudlake.rules.kinds import Rule
     from fraudlake.rules.rule_set import RuleVersion
 
 ROLE = "SCORED"
@@ -110,6 +113,28 @@ def backtest(lake: Lake, rule: ModelRule, first: date | None, last: date | None)
     alerts = comparison.as_evidence(raise_latest(predictions, lake, RuleSet.of([rule]).versions), silver, decided)
     entries = suppression.read_entries(lake, rule.name)
     return without_suppressed(alerts, entries, rule, truth.count_rows(scored), truth.frauds(decided))
+
+
+def what_if(lake: Lake, old: Rule | None, new: ModelRule, first: date | None, last: date | None) -> WhatIf:
+    """Compare the alerts of a changed rule with those of the present one, over predictions of a range of days.
+
+    See :func:`fraudlake.detection.what_if.of_transactions`.
+    """
+    in_range = truth.condition("date", first, last)
+    predictions = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(in_range)
+    silver = lake.read(tables.SILVER_TRANSACTIONS).where(in_range)
+    scored = silver.join(predictions.select("transaction_id"), on="transaction_id", how="left_semi")
+    decided = truth.verdicts_on(lake, in_range, scored.select("transaction_id"))
+    rules = (old, new)
+    sides = [[] if rule is None else [_as_evidence(lake, predictions, rule, silver, decided)] for rule in rules]
+    changes = alert_changes.compare(sides[0], sides[1], rules, alert_changes.entries_of(lake.store, new.name))
+    history = truth.count_rows(scored)
+    return alert_changes.summarize(lake.store, changes.rows, [changes.figures], rules, history, truth.frauds(decided))
+
+
+def _as_evidence(lake: Lake, predictions: DataFrame, rule: Rule, silver: DataFrame, decided: DataFrame) -> pa.Table:
+    alerts = raise_latest(predictions, lake, RuleSet.of([rule]).versions)
+    return comparison.as_evidence(alerts, silver, decided).toArrow()
 
 
 def _of_kind(versions: Sequence[RuleVersion]) -> Iterator[tuple[RuleVersion, ModelRule]]:

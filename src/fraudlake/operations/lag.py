@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from fraudlake import gold
+from fraudlake.gold import gold_tables
 from fraudlake.lake.commit import new_rows
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _COMMANDS = {
     "ingest_kafka": "ingest --source kafka",
     "ingest_fast_alerts": "ingest --source kafka",
-    **{aggregate.step: "aggregate" for aggregate in gold.AGGREGATES},
+    **{aggregate.step: "aggregate" for aggregate in gold_tables.AGGREGATES},
     "score_kafka": "score --source kafka",
     "prediction_quality": "score",
 }

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from fraudlake import gold, tables
+from fraudlake import tables
 from fraudlake.bronze import literals
 from fraudlake.detection import alerts as silver_alerts
 from fraudlake.detection import backtest, detector_stream, history, rule_table, suppression
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.gold import gold_tables
 from fraudlake.lake import contents, machine_clock
 from fraudlake.lake.rows import persisted
 from fraudlake.lake.spark_writer import SparkWriter
@@ -407,7 +408,7 @@ def _update_aggregates(lake: Lake, days: _Days, before: dict[str, int]) -> None:
         columns = [name for name in _compared(_ALERTS, now) if name in then.columns]
         changed = _different(now, then, columns).selectExpr("to_date(timestamp) AS date").distinct()
         dates |= {row["date"] for row in changed.collect()}
-    for aggregate in gold.GROUPED:
+    for aggregate in gold_tables.GROUPED:
         groups.recompute(lake, aggregate, lake.read(_SILVER), sorted(dates))
     cases.update_all(lake)
     lanes.recompute(lake, dates)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
@@ -47,6 +47,20 @@ class AnyRule(BaseModel, ABC):
             UsageError: the rule does not fit the columns, or its entity is not declared.
         """
         self.compile(columns, entities)
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits that may be moved, by name; a rule may have none."""
+        return {}
+
+    def compared(self, measures: Mapping[str, Any], amounts: Sequence[float]) -> dict[str, float]:
+        """Return the value of an alert that is compared with each limit, by the limit's name.
+
+        Args:
+            measures: the alert's measures.
+            amounts: the amounts of its transactions.
+        """
+        return {}
 
     def key(self, columns: Mapping[str, Column], entities: Entities) -> tuple[Column, ...]:
         """Return the columns by which the rule's entity is keyed.

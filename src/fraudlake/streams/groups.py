@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake import gold, tables
+from fraudlake import tables
 from fraudlake.detection import rule_table
+from fraudlake.gold import gold_tables
 from fraudlake.gold.aggregate import by_sources
 from fraudlake.lake import threads
 from fraudlake.lake.rows import persisted_batch
@@ -37,7 +38,7 @@ _MANY = 20_000
 
 def shared(lake: Lake) -> list[Stream]:
     """Return a stream for all aggregates of the same sources, so that new rows are read once for all of them."""
-    return [_stream(lake, aggregates) for aggregates in by_sources(gold.GROUPED)]
+    return [_stream(lake, aggregates) for aggregates in by_sources(gold_tables.GROUPED)]
 
 
 def _stream(lake: Lake, aggregates: Sequence[GroupAggregate]) -> Stream:
@@ -46,7 +47,7 @@ def _stream(lake: Lake, aggregates: Sequence[GroupAggregate]) -> Stream:
     It also updates cases, if they have the same sources.
     """
     first = aggregates[0]
-    has_cases = first.sources == gold.CASES.sources
+    has_cases = first.sources == gold_tables.CASES.sources
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         if batch_id == 0:
@@ -66,7 +67,7 @@ def _stream(lake: Lake, aggregates: Sequence[GroupAggregate]) -> Stream:
 
     return Stream(
         first.step,
-        partial(refresh.touched, lake, [*aggregates, *([gold.CASES] if has_cases else [])]),
+        partial(refresh.touched, lake, [*aggregates, *([gold_tables.CASES] if has_cases else [])]),
         write,
         reads=first.sources,
         persist=False,
@@ -80,7 +81,7 @@ def _summary(
     """Return the number of rows of each day, and the entities with new alerts, by one query."""
     keys = [F.col(f"{aggregate.step}.date").alias("date")]
     if has_cases:
-        keys.append(F.col(gold.CASES.step).alias("entity"))
+        keys.append(F.col(gold_tables.CASES.step).alias("entity"))
     by_day: Counter[date] = Counter()
     alerted: set[cases.Entity] = set()
     for row in touched.groupBy(*keys).count().collect():
@@ -114,7 +115,7 @@ def _take_on(lake: Lake, aggregates: Sequence[GroupAggregate]) -> None:
     new = [aggregate for aggregate in others if aggregate.table.name not in checkpoint.notes.also_writes]
     # A new gap or length changes all cases.
     bounds = ", ".join(map(durations.text, (lake.settings.case_gap, lake.settings.case_length)))
-    of_bounds = [f"{gold.CASES.table.name} {bounds}"] if first.sources == gold.CASES.sources else []
+    of_bounds = [f"{gold_tables.CASES.table.name} {bounds}"] if first.sources == gold_tables.CASES.sources else []
     if not new and {*of_bounds} <= {*checkpoint.notes.also_writes}:
         return
     if not checkpoint.is_new:

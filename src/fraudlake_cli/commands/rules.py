@@ -221,15 +221,17 @@ def _text(report: Report) -> str:
         f"  {counted(report.alerts, 'alert')} on {counted(report.keys, report.entity.replace('_', ' '))}, "
         f"amount at risk {report.amount_at_risk:,.2f}",
         *([f"  {counted(report.suppressed, 'further alert')} that entries suppress"] if report.suppressed else []),
-        f"  against Flink's label: {_shares(report.by_label)}",
-        f"  against verdicts: {_shares(report.by_verdict)}",
+        f"  against Flink's label: {shares(report.by_label)}",
+        f"  against verdicts: {shares(report.by_verdict)}",
         *(f"  {day}: {counted(count, 'alert')}" for day, count in report.alerts_per_day.items()),
         *(f"  {story}" for story in report.samples),
     ]
     return "\n".join(lines)
 
 
-def _shares(agreement: Agreement) -> str:
+def shares(agreement: Agreement) -> str:
+    """Describe the precision and the recall against a source of the truth."""
+
     def share(value: float | None, part: int, whole: int) -> str:
         return f"{'unknown' if value is None else f'{value:.3f}'} ({part:,} of {whole:,})"
 

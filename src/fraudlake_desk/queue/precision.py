@@ -12,7 +12,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from fraudlake.detection.alert_changes import APPEAR, GONE
 from fraudlake.model import intervals
 from fraudlake.model.intervals import Estimate
 from fraudlake.tables import GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_SHADOW_ALERTS, SILVER_VERDICTS
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 _DAY = "CAST(timestamp AS DATE)"
 _COUNTED = ("alerts", "decided", "right_alerts")
+CHANGES = (APPEAR, GONE)
+"""The sides of a change of a rule, of :mod:`fraudlake.detection.alert_changes`."""
 UNKNOWN = Estimate(None, 0.0, 1.0)
 
 
@@ -97,6 +101,36 @@ def measure_rules(
         key: Precision(count["alerts"], count["decided"], count["right_alerts"], *weighted.get(key, nothing))
         for key, count in counts.items()
     }
+
+
+def measure_changes(changed: pa.Table, reviewed: Reviewed | None) -> dict[str, Precision]:
+    """Return the precision of the alerts that appear if a rule changes, and of those that go, by ``change``.
+
+    An alert that was never raised counts as listed if a queue listed its account on its day.
+
+    Args:
+        changed: ``change, alert_id, account_id, timestamp, is_fraud``, the rows of a ``WhatIf``.
+        reviewed: queues and decisions; without them (None) there is no weighted precision.
+    """
+    rows = changed.select(["change", "alert_id", "account_id"]).rename_columns(["rule", "alert_id", "account_id"])
+    rows = rows.append_column("version", pa.repeat(0, len(rows)))
+    rows = rows.append_column("day", changed["timestamp"].cast(pa.date32()))
+    rows = rows.append_column("is_fraud", changed["is_fraud"].cast(pa.int32()))
+    weighted: dict[tuple[str, int], _Weighted] = {}
+    if reviewed is not None and len(reviewed.queue):
+        queue = reviewed.queue.select(["day", "item_id", "kind", "account_id"]).to_pylist()
+        listed = {(row["day"], row["account_id"]): row["item_id"] for row in queue if row["kind"] != DRAWN}
+        named = rows.select(["alert_id", "day", "account_id"]).to_pylist()
+        items = {row["alert_id"]: listed.get((row["day"], row["account_id"]), "") for row in named}
+        weighted = weigh(rows, reviewed.queue, reviewed.verdicts, items | reviewed.cases)
+    precisions = {}
+    for side in CHANGES:
+        is_fraud = rows.filter(pc.equal(rows["rule"], side))["is_fraud"]
+        decided = len(is_fraud) - is_fraud.null_count
+        precisions[side] = Precision(
+            len(is_fraud), decided, pc.sum(is_fraud).as_py() or 0, *weighted.get((side, 0), _Weighted())
+        )
+    return precisions
 
 
 def by_rule(store: Store) -> dict[str, tuple[int, int]]:

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
+from fraudlake.detection.alert_changes import APPEAR, GONE
 from fraudlake.errors import UsageError
 from fraudlake_desk import list_entries, rules
 from fraudlake_desk.documents import charts
 from fraudlake_desk.documents.letters import shown
 from fraudlake_desk.lookup.money import amount
+from fraudlake_desk.queue import precision
+from fraudlake_desk.queue.reviewed import Reviewed
 from fraudlake_desk.review import event_log
 from fraudlake_desk.web import forms
 from fraudlake_desk.web.errors import MissingError, PageError
@@ -25,11 +28,14 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from fraudlake.detection.alert_changes import WhatIf
     from fraudlake.detection.report import Agreement, Report
     from fraudlake.lake.store import Store
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake_desk.list_entries import Listed
+    from fraudlake_desk.queue.precision import Precision
     from fraudlake_desk.rules import RuleFigures
+    from fraudlake_desk.window import Window
 
 _DAYS = 28
 _CLOSED = 50
@@ -78,26 +84,31 @@ def routes(site: Site) -> list[Route]:
             version=version,
             drawing=drawing,
             definition=rules.definition(version),
-            changes=[{**vars(change), "limits": rules.limits(change.rule)} for change in changes],
-            limits=[_slider(name, limit) for name, limit in rules.limits(version.rule).items()],
+            changes=[{**vars(change), "limits": change.rule.limits} for change in changes],
+            limits=[_slider(name, limit) for name, limit in version.rule.limits.items()],
         )
 
     def backtest(request: Request) -> Response:
         store, version = _store_and_version(site, request)
         moved = _limits(version, request.query_params)
-        before = rules.backtest(store, version.rule)
-        after = rules.backtest(store, rules.with_limits(version.rule, moved)) if moved else before
-        days = after.window.days
-        per_day = [after.report.alerts_per_day.get(str(day), 0) for day in days]
-        rows = zip(_figures(before.report), _figures(after.report), strict=True)
-        return site.page(
-            request,
-            "backtest.html",
-            report=after.report,
-            before=bool(moved),
-            rows=[(name, old, new) for (name, old), (_, new) in rows],
-            drawing=charts.bars(days, per_day, "alerts a day"),
-        )
+        if not moved:
+            tried = rules.backtest(store, version.rule)
+            return _tried(request, tried.window, tried.report, [(*row, "") for row in _figures(tried.report)])
+        window, changes = rules.what_if(store, version.rule, rules.with_limits(version.rule, moved))
+        before, after = (_figures(report) for report in (changes.before, changes.after))
+        rows = [(name, new, old) for (name, old), (_, new) in zip(before, after, strict=True)]
+        return _tried(request, window, changes.after, rows, _what_if(store, changes))
+
+    def _tried(
+        request: Request,
+        window: Window,
+        report: Report,
+        rows: list[tuple[str, str, str]],
+        changes: dict[str, Any] | None = None,
+    ) -> Response:
+        per_day = [report.alerts_per_day.get(str(day), 0) for day in window.days]
+        drawing = charts.bars(window.days, per_day, "alerts a day")
+        return site.page(request, "backtest.html", report=report, rows=rows, changes=changes, drawing=drawing)
 
     async def draft(request: Request) -> Response:
         fields = await forms.read(request, site.access)
@@ -163,7 +174,7 @@ def _saved(text: str | None, changes: list[RuleVersion]) -> str | None:
 def _limits(version: RuleVersion, given: Mapping[str, str]) -> dict[str, float]:
     """Return the given limits that differ from the rule's."""
     moved = {}
-    for name, now in rules.limits(version.rule).items():
+    for name, now in version.rule.limits.items():
         try:
             value = float(given.get(name, now))
         except ValueError:
@@ -207,6 +218,36 @@ def _figures(report: Report) -> list[tuple[str, str]]:
         ("Precision, by Flink's label", _precision(report.by_label)),
         ("Recall, by Flink's label", share(report.by_label.recall) or "unknown"),
     ]
+
+
+def _what_if(store: Store, changes: WhatIf) -> dict[str, Any]:
+    """Return what the page shows of the alerts that appear and go."""
+    weighted = precision.measure_changes(changes.rows, Reviewed.read(store))
+    cases = changes.cases
+    days = [*cases.per_day.values()] or [(0, 0)]
+    load = " → ".join(f"{sum(day[side] for day in days) / len(days):.1f}" for side in (0, 1))
+    sides = []
+    for name, title, report in ((APPEAR, "appear", changes.appear), (GONE, "go", changes.gone)):
+        figures = [
+            ("Alerts", number(report.alerts)),
+            ("Amount at risk", amount(report.amount_at_risk)),
+            ("Precision, by verdicts", _precision(report.by_verdict)),
+            ("Precision, weighted by draws", _weighted(weighted[name])),
+            ("Precision, by Flink's label", _precision(report.by_label)),
+            ("Cases", number(len(cases.appear if name == APPEAR else cases.gone))),
+            ("Accounts", number(len(changes.accounts[name]))),
+        ]
+        examples = changes.examples[name]
+        nearest = bool(examples) and examples[0].distance is not None
+        sides.append({"title": title, "figures": figures, "examples": examples, "nearest": nearest})
+    return {"stay": changes.stay, "changed": len(cases.changed), "load": load, "sides": sides}
+
+
+def _weighted(of: Precision) -> str:
+    weighted = of.weighted
+    if not of.of_queues or weighted.value is None:
+        return "unknown"
+    return f"{share(weighted.value)} ({share(weighted.low)} to {share(weighted.high)})"
 
 
 def _precision(agreement: Agreement) -> str:

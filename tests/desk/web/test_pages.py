@@ -260,6 +260,11 @@ def test_a_limit_that_is_moved_is_backtested_on_the_lake(browse: Open) -> None:
     larger = sum(row["amount"] > 900 for row in small_lake.transactions())
     text = text_of(browse().get("/rules/small_then_large/backtest?large_above=900").text)
     assert f"Transactions 50 50 Alerts 10 {larger} Accounts 10 {larger}" in text
+    gone = 10 - larger
+    assert f"{larger} alerts stay." in text and f"Alerts that appear go Alerts 0 {gone} " in text
+    assert f"Cases 0 {gone} Accounts 0 {gone} " in text and f"{gone} alerts that go, closest to the limit" in text
+    more = text_of(browse().get("/rules/small_then_large/backtest?large_above=400").text)
+    assert "10 alerts stay." in more
 
 
 def test_the_threshold_of_scores_is_moved_and_tried_on_the_predictions_that_there_are(browse: Open, root: Path) -> None:
@@ -302,7 +307,7 @@ def test_a_moved_limit_becomes_a_draft(browse: Open, store: LocalStore, warehous
     assert again.status_code == 409 and "is the same rule already" in again.text
     versions = rules.read(store)[0].versions_of("small_then_large")
     assert [(one.version, one.status) for one in versions] == [(1, "live"), (2, "draft")]
-    assert rules.limits(versions[1].rule) == {"small_below": 1.0, "large_above": 900.0}
+    assert versions[1].rule.limits == {"small_below": 1.0, "large_above": 900.0}
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from fraudlake.entity import ACCOUNT, NO_ENTITIES, Entities
 from fraudlake.errors import UsageError
@@ -10,7 +10,7 @@ from fraudlake.rules.any_rule import AnyRule, Source
 from fraudlake.values import Threshold
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from fraudlake_patterns.expressions import Column
 
@@ -23,6 +23,15 @@ class ModelRule(AnyRule):
     kind: Literal["model"] = "model"
     threshold: Threshold
     """The lowest probability that raises an alert, or a budget, which each version of the model converts to one."""
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The threshold; none if it is a budget."""
+        return {} if isinstance(self.threshold, str) else {"threshold": self.threshold}
+
+    def compared(self, measures: Mapping[str, Any], amounts: Sequence[float]) -> dict[str, float]:
+        """Return the probability."""
+        return dict.fromkeys(self.limits, float(measures["probability"]))
 
     def check(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> None:
         """Check that the rule groups by account, since a prediction is about a single transaction.

@@ -17,7 +17,7 @@ from fraudlake.rules.any_rule import AnyRule
 from fraudlake.text.durations import Duration, microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from fraudlake.rules.kinds.pattern import CompiledPattern
     from fraudlake_patterns.expressions import Column
@@ -42,6 +42,15 @@ class SmallThenLargeRule(AnyRule):
         if self.small_below > self.large_above:
             raise ValueError(f"small_below ({self.small_below:g}) must not exceed large_above ({self.large_above:g})")
         return self
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits of the small and of the large amount."""
+        return {"small_below": self.small_below, "large_above": self.large_above}
+
+    def compared(self, measures: Mapping[str, Any], amounts: Sequence[float]) -> dict[str, float]:
+        """Return the small and the large amount."""
+        return {"small_below": amounts[0], "large_above": amounts[-1]}
 
     def is_small(self, amount: Any) -> Any:
         """Return whether amounts are small."""

@@ -15,7 +15,7 @@ from fraudlake.rules.compiled_rule import Alert, Evaluation
 from fraudlake.text.durations import Window, microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -55,6 +55,15 @@ class ThresholdRule(AnyRule):
     def limit(self) -> float:
         """The limit of the aggregate, above or below."""
         return (self.below or 0.0) if self.above is None else self.above
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limit, above or below."""
+        return {"below" if self.above is None else "above": self.limit}
+
+    def compared(self, measures: Mapping[str, Any], amounts: Sequence[float]) -> dict[str, float]:
+        """Return the aggregate."""
+        return dict.fromkeys(self.limits, float(measures[self.aggregate]))
 
     @property
     def duration(self) -> timedelta | None:

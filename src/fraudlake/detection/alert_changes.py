@@ -1,0 +1,331 @@
+"""Alert changes: compares the alerts of a rule with those of a changed rule, without Spark."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
+from heapq import nsmallest
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fraudlake import tables
+from fraudlake.detection import evidence, list_entries
+from fraudlake.detection.report import Range, Report, Tally, report
+from fraudlake.gold import cases
+from fraudlake.text.sql_text import literal, value
+
+if TYPE_CHECKING:
+    from fraudlake.detection.list_entries import Entry
+    from fraudlake.lake.store import Store
+    from fraudlake.rules.kinds import Rule
+
+EXAMPLES = 10
+"""Most examples of alerts that appear, and of those that go."""
+APPEAR = "appear"
+GONE = "gone"
+STAY = "stay"
+_SIDES = ("before", "after", APPEAR, GONE)
+ROWS = pa.schema(
+    [
+        ("change", pa.string()),
+        ("alert_id", pa.string()),
+        ("entity", pa.string()),
+        ("entity_key", pa.string()),
+        ("account_id", pa.string()),
+        ("transaction_id", pa.string()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("amount", pa.float64()),
+        ("is_fraud", pa.bool_()),
+    ]
+)
+
+
+class Example(NamedTuple):
+    """An alert that appears or goes: how far its value is from the new limit, as a share of it, and its story.
+
+    The distance is None if the rule has no limit that is a number.
+    """
+
+    distance: float | None
+    time: int
+    story: str
+
+
+class Changes(NamedTuple):
+    """The differences between the alerts of two rules, of all keys or of some.
+
+    An alert stays if its last transaction has one before and after, even if its evidence or measures are others.
+
+    ``rows`` has the alerts of the keys with a difference: ``change`` (:data:`APPEAR`, :data:`GONE` or :data:`STAY`),
+    ``alert_id`` as in ``silver_alerts``, ``entity, entity_key, account_id, transaction_id``, the ``timestamp`` (UTC)
+    and ``amount`` of the last transaction, and ``is_fraud`` by the latest verdicts, which is null without one.
+    ``figures`` has the figures of all alerts as JSON values.
+    """
+
+    rows: pa.Table
+    figures: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class CaseChanges:
+    """The ids of the cases that appear, that are gone, and whose alerts change, and the cases that open on each day.
+
+    A case with some alerts of before is the same case, even if an earlier alert gives it another id.
+    """
+
+    appear: list[str]
+    gone: list[str]
+    changed: list[str]
+    per_day: dict[str, tuple[int, int]]
+    """By day (UTC) the number of cases of all rules, before and after."""
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """What a changed rule would do: the figures of its alerts before and after, and of those that appear and go."""
+
+    before: Report
+    after: Report
+    appear: Report
+    gone: Report
+    stay: int
+    examples: dict[str, list[Example]]
+    """By :data:`APPEAR` and :data:`GONE` the alerts that are closest to the limit."""
+    accounts: dict[str, list[str]]
+    """The accounts that have alerts only after the change (:data:`APPEAR`), or only before it (:data:`GONE`)."""
+    cases: CaseChanges
+    rows: pa.Table
+    """The alerts that appear and go, in the columns of :class:`Changes`."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the rows, for ``--json``."""
+        reports = {name: getattr(self, name).as_dict() for name in _SIDES}
+        examples = {
+            side: [{"distance": one.distance, "story": one.story} for one in few] for side, few in self.examples.items()
+        }
+        others = {"stay": self.stay, "examples": examples, "accounts": self.accounts, "cases": asdict(self.cases)}
+        return reports | others
+
+
+def compare(
+    before: Iterable[pa.Table],
+    after: Iterable[pa.Table],
+    rules: tuple[Rule | None, Rule],
+    entries: Sequence[Entry],
+    begin: datetime | None = None,
+) -> Changes:
+    """Compare the alerts of two rules.
+
+    Args:
+        before: alerts of the present rule, :data:`evidence.COLUMNS` and perhaps ``verdicts``, in parts.
+        after: alerts of the changed rule.
+        rules: the present rule, if there is one, and the changed one.
+        entries: entries that suppress alerts of the rule.
+        begin: alerts of earlier transactions do not count.
+    """
+    name = rules[1].name
+    sides = []
+    suppressed = []
+    for parts in (before, after):
+        raised = _since([part for part in parts if len(part)], begin)
+        is_left = list_entries.suppressing(raised, entries).is_null() if raised is not None else None
+        suppressed.append(pc.sum(pc.invert(is_left)).as_py() or 0 if is_left is not None else 0)
+        sides.append(None if raised is None else _identified(raised.filter(is_left), name))
+    old, new = sides
+    stays, gone = _divided(old, new)
+    _, appears = _divided(new, old)
+    figures: dict[str, Any] = {"suppressed": suppressed, "stay": 0 if stays is None else len(stays)}
+    for side, alerts in zip(_SIDES, (old, new, appears, gone), strict=True):
+        tally = Tally()
+        if alerts is not None:
+            tally.add(alerts)
+        figures[side] = tally.as_dict()
+    changed = {APPEAR: appears, GONE: gone}
+    figures["examples"] = {side: _closest(alerts, *rules) for side, alerts in changed.items()}
+    keys = [alerts["entity_key"] for alerts in changed.values() if alerts is not None]
+    touched = pa.chunked_array([part for key in keys for part in key.chunks], pa.string())
+    rows = [_rows(side, alerts, touched) for side, alerts in {**changed, STAY: stays}.items() if alerts is not None]
+    return Changes(pa.concat_tables([ROWS.empty_table(), *rows]), figures)
+
+
+def _since(parts: Sequence[pa.Table], begin: datetime | None) -> pa.Table | None:
+    """Return the alerts of transactions from a time on; None if there are no alerts at all."""
+    if not parts:
+        return None
+    alerts = pa.concat_tables(parts)
+    return alerts if begin is None else alerts.filter(pc.field("time") >= pa.scalar(begin, alerts["time"].type))
+
+
+def _identified(alerts: pa.Table, name: str) -> pa.Table:
+    first = pc.list_element(alerts["transaction_ids"], 0).to_pylist()
+    last = alerts["transaction_id"].to_pylist()
+    ids = [evidence.alert_id(name, *pair) for pair in zip(first, last, strict=True)]
+    return alerts.append_column("alert_id", pa.array(ids, pa.string()))
+
+
+def _divided(alerts: pa.Table | None, others: pa.Table | None) -> tuple[pa.Table | None, pa.Table | None]:
+    """Return the alerts on transactions that others are on, and the rest."""
+    if alerts is None or others is None:
+        return None, alerts
+    is_there = pc.is_in(alerts["transaction_id"], others["transaction_id"])
+    return alerts.filter(is_there), alerts.filter(pc.invert(is_there))
+
+
+def _closest(alerts: pa.Table | None, old: Rule | None, new: Rule) -> list[Example]:
+    """Return the alerts whose values are closest to the limits that changed, of equal ones the latest."""
+    if alerts is None:
+        return []
+    before = {} if old is None else old.limits
+    moved = {name: limit for name, limit in new.limits.items() if before.get(name) != limit} or new.limits
+    times = alerts["time"].cast(pa.int64()).to_pylist()
+    values = alerts.select(["measures", "amounts"]).to_pylist()
+    distances = [_distance(new.compared(json.loads(row["measures"]), row["amounts"]), moved) for row in values]
+    order = nsmallest(EXAMPLES, range(len(alerts)), key=lambda at: _order(Example(distances[at], times[at], "")))
+    shown = alerts.take(pa.array(order, pa.int64())).to_pylist()
+    return [Example(distances[at], times[at], evidence.story(row)) for at, row in zip(order, shown, strict=True)]
+
+
+def _distance(values: Mapping[str, float], limits: Mapping[str, float]) -> float | None:
+    """Return how far the closest value is from its limit, as a share of the limit."""
+    shares = (abs(values[name] - limit) / (abs(limit) or 1.0) for name, limit in limits.items() if name in values)
+    return min(shares, default=None)
+
+
+def _rows(side: str, alerts: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
+    chosen = alerts.filter(pc.is_in(alerts["entity_key"], keys))
+    chosen = chosen.append_column("change", pa.repeat(side, len(chosen)))
+    decided = chosen["verdicts"].to_pylist() if "verdicts" in chosen.column_names else [[]] * len(chosen)
+    is_fraud = [any(known) if (known := [one for one in of if one is not None]) else None for of in decided]
+    chosen = chosen.append_column("timestamp", chosen["time"]).append_column("is_fraud", pa.array(is_fraud, pa.bool_()))
+    return chosen.select(ROWS.names).cast(ROWS)
+
+
+def summarize(
+    store: Store,
+    rows: pa.Table,
+    figures: Sequence[Mapping[str, Any]],
+    rules: tuple[Rule | None, Rule],
+    history: Range,
+    frauds: int,
+) -> WhatIf:
+    """Add up the differences, and say what they do to cases and accounts.
+
+    Args:
+        store: the lake's tables.
+        rows: the rows of :class:`Changes`, of all parts.
+        figures: the figures of :class:`Changes`, of each part.
+        rules: the present rule, if there is one, and the changed one.
+        history: the transactions of the range.
+        frauds: number of transactions in the range that a verdict calls fraud.
+    """
+    rule = rules[1]
+    reports = {side: report(rule, [part[side] for part in figures], history, frauds) for side in _SIDES}
+    for at, side in enumerate(_SIDES[:2]):
+        suppressed = sum(part["suppressed"][at] for part in figures)
+        reports[side] = replace(reports[side], suppressed=suppressed)
+    closest = {
+        side: nsmallest(EXAMPLES, (Example(*one) for part in figures for one in part["examples"][side]), _order)
+        for side in (APPEAR, GONE)
+    }
+    return WhatIf(
+        **reports,
+        stay=sum(part["stay"] for part in figures),
+        examples=closest,
+        accounts=_accounts(rows),
+        cases=_cases(store, rule.name, rows, history),
+        rows=rows.filter(pc.not_equal(rows["change"], STAY)),
+    )
+
+
+def _order(example: Example) -> tuple[float, int, str]:
+    return math.inf if example.distance is None else example.distance, -example.time, example.story
+
+
+def _accounts(rows: pa.Table) -> dict[str, list[str]]:
+    # An account that is not a key may have alerts of keys without a difference: then it has alerts before and after.
+    sides = zip(rows["change"].to_pylist(), rows["account_id"].to_pylist(), strict=True)
+    by_side: dict[str, set[str]] = {APPEAR: set(), GONE: set(), STAY: set()}
+    for side, account in sides:
+        by_side[side].add(account)
+    before = by_side[STAY] | by_side[GONE]
+    after = by_side[STAY] | by_side[APPEAR]
+    return {APPEAR: sorted(after - before), GONE: sorted(before - after)}
+
+
+def _cases(store: Store, name: str, rows: pa.Table, history: Range) -> CaseChanges:
+    """Compute the cases of the keys with a difference, before and after, together with the alerts of other rules."""
+    per_day: dict[str, tuple[int, int]] = {}
+    if history.first is None or history.last is None:
+        return CaseChanges([], [], [], per_day)
+    settings = store.settings
+    begin = datetime.combine(history.first, time(), UTC)
+    end = datetime.combine(history.last, time(), UTC) + timedelta(days=1)
+    others = _other_alerts(store, name, rows, begin, end)
+    own = rows.append_column("rule", pa.repeat(name, len(rows))).append_column("detected_at", rows["timestamp"])
+    own = own.select([*others.column_names, "change"])
+    sides = []
+    for left_out in (APPEAR, GONE):
+        chosen = own.filter(pc.not_equal(own["change"], left_out)).drop_columns("change")
+        sides.append(cases.cases(pa.concat_tables([others, chosen]), settings.case_gap, settings.case_length))
+    before, after = (_alerts_of(of) for of in sides)
+    opened = [Counter(of["date"].to_pylist()) for of in sides]
+    for day, count in _opened(store, history.first, history.last).items():
+        per_day[day.isoformat()] = (count, count + opened[1][day] - opened[0][day])
+    alerts_before, alerts_after = (set(chain.from_iterable(of.values())) for of in (before, after))
+    stays = {case for case, alerts in after.items() if alerts & alerts_before}
+    return CaseChanges(
+        sorted(after.keys() - stays),
+        sorted(case for case, alerts in before.items() if not alerts & alerts_after),
+        sorted(case for case in stays if before.get(case) != after[case]),
+        per_day,
+    )
+
+
+def _alerts_of(of: pa.Table) -> dict[str, frozenset[str]]:
+    return {row["case_id"]: frozenset(row["alert_ids"]) for row in of.select(["case_id", "alert_ids"]).to_pylist()}
+
+
+def _other_alerts(store: Store, name: str, rows: pa.Table, begin: datetime, end: datetime) -> pa.Table:
+    """Return alerts that are the same before and after: of other rules, and of this rule outside of the range.
+
+    They are those with the keys of the rows, and around the range as far as a case may reach.
+    """
+    length = store.settings.case_length
+    inside = _between(begin, end)
+    entity = rows["entity"][0].as_py() if len(rows) else ""
+    of_keys = store.query(
+        f"SELECT {cases.COLUMNS} FROM {tables.SILVER_ALERTS.name} WHERE entity = {literal(entity)} "
+        f"AND {_between(begin - length, end + length)} AND NOT (rule = {literal(name)} AND {inside})",
+        tables.SILVER_ALERTS,
+    )
+    return of_keys.filter(pc.is_in(of_keys["entity_key"], rows["entity_key"]))
+
+
+def _between(begin: datetime, end: datetime) -> str:
+    return f"timestamp >= {value(begin)} AND timestamp < {value(end)}"
+
+
+def _opened(store: Store, first: date, last: date) -> dict[date, int]:
+    """Return how many cases there are now, by the day on which they opened; 0 for a day without any."""
+    rows = store.query(
+        f"SELECT date, count(*) AS cases FROM {tables.GOLD_CASES.name} "
+        f"WHERE date >= DATE '{first}' AND date <= DATE '{last}' GROUP BY date",
+        tables.GOLD_CASES,
+    ).to_pylist()
+    counts = {row["date"]: row["cases"] for row in rows}
+    days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
+    return {day: counts.get(day, 0) for day in days}
+
+
+def entries_of(store: Store, name: str) -> list[Entry]:
+    """Return the entries that suppress alerts of a rule."""
+    table = tables.SILVER_LIST_ENTRIES
+    rows = store.query(f"SELECT * FROM {table.name} WHERE rule = {literal(name)}", table).to_pylist()
+    return list_entries.as_entries(rows)

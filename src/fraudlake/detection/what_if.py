@@ -1,0 +1,76 @@
+"""What if: compares the alerts that a rule raises over history with those of a changed rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime, time
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fraudlake import tables
+from fraudlake.detection import backtest, evidence, truth
+from fraudlake.detection.alert_changes import ROWS, WhatIf, compare, entries_of, summarize
+from fraudlake.errors import UsageError
+from fraudlake.rules.columns import query_columns
+from fraudlake.silver import transactions
+from fraudlake.text import json_text
+from fraudlake.text.durations import microseconds
+
+if TYPE_CHECKING:
+    from fraudlake.lake import Lake
+    from fraudlake.rules.kinds import Rule
+
+_SCHEMA = """
+    change STRING, alert_id STRING, entity STRING, entity_key STRING, account_id STRING, transaction_id STRING,
+    timestamp TIMESTAMP, amount DOUBLE, is_fraud BOOLEAN, figures STRING
+"""
+_FIGURES = pa.field("figures", pa.string())
+
+
+def what_if(lake: Lake, old: Rule | None, new: Rule, first: date | None = None, last: date | None = None) -> WhatIf:
+    """Compare the alerts of a changed rule with those of the present one, over transactions of a range of days.
+
+    Both rules see the transactions before the range that they look back to, as they would in a stream.
+
+    Raises:
+        UsageError: a rule does not fit the columns, or the rules are of different entities.
+    """
+    columns = query_columns(lake.settings.columns)
+    rules = [rule for rule in (old, new) if rule is not None]
+    compiled = [rule.compile(columns, lake.settings.entities) for rule in rules]
+    if len({tuple(one.partition_by) for one in compiled}) > 1:
+        raise UsageError(f"{new.name}: what-if compares rules by one entity, and these are by two: backtest each")
+    in_range = truth.condition("date", first, last)
+    history = truth.count_range(lake, in_range)
+    rows = lake.read(tables.SILVER_TRANSACTIONS).where(truth.condition("date", None, last))
+    begin = datetime.combine(first, time(), UTC) if first else None
+    look_backs = [one.look_back for one in compiled]
+    if begin is not None and None not in look_backs:
+        longest = max(span for span in look_backs if span is not None)
+        rows = transactions.since(rows, microseconds(begin - longest - datetime.fromtimestamp(0, UTC)))
+    needs = [*evidence.NEEDS]
+    frauds = 0
+    if lake.store.has_rows(tables.SILVER_VERDICTS):
+        decided = truth.verdicts_on(lake, truth.condition("date", None, last))
+        frauds = truth.frauds(truth.verdicts_on(lake, in_range))
+        needs = [*needs, "verdict"]
+        rows = rows.join(decided, on="transaction_id", how="left")
+    entries = entries_of(lake.store, new.name)
+    tasks = max(lake.settings.buckets, -(-history.transactions // backtest.ROWS_OF_TASK))
+
+    def compared(*alerts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+        before = () if old is None else alerts[0]
+        changes = compare(before, alerts[-1], (old, new), entries, begin)
+        figures = pa.table({name: pa.nulls(1, type_) for name, type_ in zip(ROWS.names, ROWS.types, strict=True)})
+        figures = figures.append_column(_FIGURES, pa.array([json_text.dumps(changes.figures)]))
+        others = changes.rows.append_column(_FIGURES, pa.nulls(len(changes.rows), pa.string()))
+        yield from pa.concat_tables([figures, others]).to_batches()
+
+    evaluated = backtest.evaluate_in_tasks(rows, rules, lake.settings, tasks, needs, compared, _SCHEMA).toArrow()
+    is_figures = evaluated["figures"].is_valid()
+    figures = [json.loads(text) for text in evaluated["figures"].filter(is_figures).to_pylist()]
+    changed = evaluated.filter(pc.invert(is_figures)).select(ROWS.names).cast(ROWS)
+    return summarize(lake.store, changed, figures, (old, new), history, frauds)
