@@ -38,6 +38,7 @@ AREAS = {
     "Flags and calls": (
         (
             "fraudlake_cli",
+            "fraudlake/api.py",
             "fraudlake/operations/backfill.py",
             "fraudlake/operations/lineage.py",
             "fraudlake/streams/score.py",
