@@ -90,15 +90,15 @@ class ThresholdRule(AnyRule):
     @model_validator(mode="after")
     def _suits_its_aggregate(self) -> ThresholdRule:
         if self.aggregate in _OF_NO_COLUMN and self.column != _AMOUNT:
-            raise ValueError(f"{self.aggregate} takes no column")
+            raise ValueError(f"{self.aggregate} takes no column: leave it out")
         if self.aggregate == "share" and self.where is None:
-            raise ValueError("a share needs the condition (where) whose share it is")
+            raise ValueError("a share is that of a condition: give it as where")
         if (self.quantile is not None) != (self.aggregate == "quantile"):
-            raise ValueError("the aggregate quantile, and no other, needs quantile, such as 0.9")
+            raise ValueError("give quantile, such as 0.9, with the aggregate quantile, and with no other")
         if self.logarithm and self.aggregate not in _OF_DEVIATION:
-            raise ValueError(f"logarithm is for {' and '.join(_OF_DEVIATION)}")
+            raise ValueError(f"logarithm is for {' and '.join(_OF_DEVIATION)}: leave it out")
         if self.aggregate in OF_EARLIER and self.window == 1:
-            raise ValueError(f"{self.aggregate} looks at earlier transactions, and a window of 1 transaction has none")
+            raise ValueError(f"{self.aggregate} looks at earlier transactions: give a window of 2 transactions or more")
         return self
 
     @property
