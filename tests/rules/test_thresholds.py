@@ -87,15 +87,20 @@ def as_table(rows: list[Row]) -> pa.Table:
     return pa.table(columns)
 
 
-def evaluated(fields: dict[str, Any], rows: list[Row], cuts: list[int]) -> list[tuple[int, dict[str, Any]]]:
-    """Evaluate a rule part by part; return the position of each alert's last row, and its measures."""
+def evaluated(
+    fields: dict[str, Any], rows: list[Row], cuts: list[int], now: int | None = None
+) -> list[tuple[int, dict[str, Any]]]:
+    """Evaluate a rule part by part; return the position of each alert's last row, and its measures.
+
+    No row of the next part is before ``now``, which is by default the time of its first one.
+    """
     compiled = ThresholdRule.model_validate(fields).compile(query_columns({}))
     found: list[tuple[int, dict[str, Any]]] = []
     needed = as_table(rows[:1]).slice(0, 0)
     for begin, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
         part = pa.concat_tables([needed, as_table(rows[begin:end])])
-        now = rows[min(end, len(rows) - 1)].time
-        evaluation = compiled.evaluate(part, len(needed), (), now)
+        next_time = rows[min(end, len(rows) - 1)].time
+        evaluation = compiled.evaluate(part, len(needed), (), next_time if now is None else now)
         positions = part["position"].to_pylist()
         found += [(positions[alert.rows[-1]], dict(alert.measures)) for alert in evaluation.alerts]
         needed = part.take(pa.array(evaluation.needed))
@@ -117,6 +122,15 @@ def test_an_aggregate_is_that_of_plain_python_however_rows_are_cut(figure: dict[
         expected = sorted(plain_rules.alerts(fields, rows))
         assert said == expected
         assert 0 < len(expected) < len(rows)
+
+
+@pytest.mark.parametrize("aggregate", ["count", "seconds_since_first"])
+def test_in_the_order_of_arrival_a_late_row_is_in_the_windows_of_its_time(aggregate: str) -> None:
+    fields = {"name": "many", "aggregate": aggregate, "window": "15 s", "above": -1}
+    rows = [Row("a", second * SECOND, 1.0, "part-0", number) for number, second in enumerate((30, 10, 40, 20, 41))]
+    totals = {position: measures[aggregate] for position, measures in evaluated(fields, rows, [1, 2, 3, 4], 0)}
+    expected = {"count": {0: 1, 1: 1, 2: 2, 3: 2, 4: 3}, "seconds_since_first": {2: 10, 3: 10, 4: 11}}
+    assert totals == expected[aggregate]
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(0.6, []), (0.5, [0.6])])

@@ -181,7 +181,9 @@ class CompiledThreshold:
         from fraudlake_patterns.rows import sort
 
         rule = self.rule
-        ordered = sort(rows, TIME, self.key, [], self.columns, arrival(rows), seen)
+        # Windows of a duration are searched by time, so in the order of arrival a late row goes to its place.
+        kept = 0 if rule.duration else seen
+        ordered = sort(rows, TIME, self.key, [], self.columns, arrival(rows), kept)
         if rule.aggregate == "share":
             column = Vector(self._fulfils(ordered))
         else:
@@ -195,7 +197,7 @@ class CompiledThreshold:
         else:
             spans = windows.of_rows(ordered.starts, rule.window)
             still_counts = ordered.ends - np.arange(len(ordered)) < rule.window
-        new = np.flatnonzero(ordered.is_new)
+        new = np.flatnonzero(ordered.order >= seen)
         spans = windows.Spans(spans.low[new], spans.high[new])
         counted = windows.before(new, spans) if rule.aggregate in OF_EARLIER else spans
         totals = threshold_figures.totals(rule, times, column, new, counted)
