@@ -58,6 +58,41 @@ WINDOWS = [
     Case("min", _threshold("min", window="60 s", below=1), [(0, 1.0), (1, 0.99), (61.001, 3)], [(0, 1)]),
     Case("max", _threshold("max", window="60 s", above=500), [(0, 500.0), (1, 501)], [(0, 1)]),
     Case("distinct", _threshold("distinct", window="60 s", above=1), [(0, 5), (1, 5), (2, 6)], [(0, 1, 2)]),
+    Case(
+        "quantile",
+        _threshold("quantile", quantile=0.5, window="60 s", above=5),
+        [(0, 5), (1, 6), (2, 6), (3, 5)],
+        [(0, 1, 2)],
+    ),
+    Case(
+        "last", _threshold("last", window="60 s", below=1), [(0, 0.5), (1, 0.5), (2, 7), (63, 1)], [(0, 1), (0, 1, 2)]
+    ),
+    Case("changed", _threshold("changed", window="60 s", above=0), [(0, 5), (1, 6), (2, 6), (63, 7)], [(0, 1)]),
+    Case(
+        "not changed",
+        _threshold("changed", name="unchanged", window="60 s", below=1),
+        [(0, 5), (1, 6), (2, 6), (63, 6)],
+        [(0, 1, 2)],
+    ),
+    Case("first", _threshold("is_first", window="60 s", above=0), [(0, 5), (60, 5), (121, 5)], [(0,), (2,)]),
+    Case(
+        "seconds since the first",
+        _threshold("seconds_since_first", window="60 s", above=59),
+        [(0, 5), (59, 5), (60, 5), (120, 5), (181, 5)],
+        [(0, 1, 2), (2, 3)],
+    ),
+    Case(
+        "seconds since the last",
+        _threshold("seconds_since_last", window="60 s", below=0.5),
+        [(0, 5), (1, 5), (1.499, 5), (62, 5)],
+        [(0, 1, 2)],
+    ),
+    Case(
+        "ratio to the mean",
+        _threshold("ratio_to_mean", window="60 s", above=3),
+        [(0, 2), (1, 4), (2, 9), (3, 15.1)],
+        [(0, 1, 2, 3)],
+    ),
 ]
 COUNTED = [
     Case("last few", _threshold("sum", window="2 transactions", above=9), [(0, 5), (9000, 5), (9001, 1)], [(0, 1)]),
@@ -66,4 +101,34 @@ COUNTED = [
     ),
 ]
 """Windows of so many transactions, which may be of any age."""
+EXACT = [
+    Case("stddev", _threshold("stddev", window="60 s", below=1.5), [(0, 5), (1, 7), (2, 6)], [(0, 1), (0, 1, 2)]),
+    Case("z-score", _threshold("z_score", window="60 s", above=2), [(0, 5), (1, 7), (2, 9), (3, 11)], [(0, 1, 2)]),
+    Case(
+        "z-score of logarithms",
+        _threshold("z_score", logarithm=True, window="4 transactions", above=2),
+        [(0, 1), (1, 10), (2, 100), (3, 500), (4, 100_000), (5, 1)],
+        [(0, 1, 2), (1, 2, 3, 4)],
+    ),
+    Case(
+        "share",
+        _threshold("share", where="amount > 9", window="60 s", above=0.5),
+        [(0, 5), (1, 10), (2, 10), (3, 5), (4, 10)],
+        [(0, 1, 2), (0, 1, 2, 3, 4)],
+    ),
+    Case(
+        "first of a condition",
+        _threshold("is_first", where="amount > 9", window="60 s", above=0),
+        [(0, 5), (1, 10), (2, 10), (3, 5)],
+        [(1,)],
+    ),
+    Case("first of the same time", _threshold("is_first", window="60 s", above=0), [(0, 5), (0, 6)], [(1, 0)]),
+    Case(
+        "last of the same time",
+        _threshold("last", window="60 s", above=5),
+        [(0, 5), (1, 6), (1, 7), (1, 8)],
+        [(0, 1, 3, 2), (0, 1, 2, 3)],
+    ),
+]
+"""What the fast lane does not run, or sees a row at a time."""
 CASES = [*PAIRS, *WINDOWS, *COUNTED]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from fraudlake.arrays import Vector
-from fraudlake.windows import Spans, aggregate, distinct, of_duration, of_rows
+from fraudlake.windows import Spans, aggregate, deviations, distinct, of_duration, of_rows, quantile
 
 STARTS = np.array([0, 1, 40, 40, 100])
 FUNCTIONS = ("count", "sum", "mean", "min", "max", "distinct")
@@ -74,6 +75,43 @@ def test_sums_are_right_to_a_double(amounts: Callable[[np.random.Generator, int]
     high = np.minimum(low + draw.integers(1, 60, 2000), 2000)
     totals = aggregate("sum", Vector(values), Spans(low, high))
     np.testing.assert_equal(totals, [math.fsum(values[a:b]) for a, b in zip(low, high, strict=True)])
+
+
+@pytest.mark.parametrize(
+    "amounts",
+    [
+        lambda draw, count: np.round(draw.lognormal(3, 2, count), 2),
+        lambda draw, count: 1e9 + draw.choice([0.01, 0.02, 0.03], count),
+        lambda draw, count: draw.normal(0, 1, count) * 10.0 ** draw.integers(-150, 150, count),
+    ],
+    ids=["payments", "far from zero", "of any size"],
+)
+def test_deviations_are_right_to_a_double(amounts: Callable[[np.random.Generator, int], np.ndarray]) -> None:
+    draw = np.random.default_rng(9)
+    values = amounts(draw, 300)
+    is_there = draw.random(300) < 0.8
+    low = draw.integers(0, 300, 300)
+    high = np.minimum(low + draw.integers(0, 20, 300), 300)
+    mean, deviation = deviations(values, is_there, Spans(low, high))
+    for row in range(300):
+        window = values[low[row] : high[row]][is_there[low[row] : high[row]]].tolist()
+        assert mean[row] == statistics.mean(window) if window else np.isnan(mean[row])
+        if len(window) > 1:
+            assert deviation[row] == pytest.approx(statistics.stdev(window), rel=1e-15)
+        else:
+            assert np.isnan(deviation[row])
+
+
+def test_a_deviation_beyond_a_double_is_infinite_and_other_windows_do_not_see_it() -> None:
+    values = np.array([1e300, -1e300, 1.0, 3.0])
+    _, deviation = deviations(values, np.ones(4, bool), of_rows(np.array([0, 4]), 2))
+    assert deviation[1:].tolist() == [float("inf"), float("inf"), pytest.approx(math.sqrt(2))]
+
+
+@pytest.mark.parametrize(("share", "rank"), [(0.07, 7), (0.29, 29), (0.5, 50), (0.901, 91), (0.001, 1)])
+def test_a_quantile_is_the_value_of_the_nearest_rank(share: float, rank: int) -> None:
+    level, totals = quantile(np.arange(100), np.ones(100, int), Spans(np.array([0]), np.array([100])), share)
+    assert (level.tolist(), totals.tolist()) == ([rank - 1], [100])
 
 
 @pytest.mark.parametrize("function", ["sum", "mean"])

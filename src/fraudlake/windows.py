@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -61,6 +62,11 @@ def of_duration(times: NDArray[np.int64], starts: NDArray[np.int64], duration: i
     return Spans(low, np.searchsorted(rank, rank, side="right"))
 
 
+def before(rows: NDArray[np.int64], spans: Spans) -> Spans:
+    """Return the part of the window of each of the ``rows`` that is before it."""
+    return Spans(np.minimum(spans.low, rows), rows)
+
+
 def aggregate(function: str, column: Vector, spans: Spans) -> NDArray[np.float64]:
     """Aggregate the values of each window that are not NULL; without such values the result is NaN.
 
@@ -99,6 +105,46 @@ def mean(totals: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[np.float64]
     """Divide totals by counts; NaN for a count of 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(counts > 0, totals / counts, np.nan)
+
+
+def deviations(
+    values: NDArray[np.float64], is_there: NDArray[np.bool_], spans: Spans
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean and the standard deviation (of a sample, as in SQL) of each window, right to a double.
+
+    NaN for fewer than one or two values. A deviation is the small difference of large sums, so these are sums of
+    Python's integers, of any size: each value is a whole number of units, which are a power of 2.
+
+    Args:
+        values: the value of each row; those that are there are finite.
+        is_there: which rows have a value.
+        spans: the windows.
+    """
+    ratios = [number.as_integer_ratio() for number in np.where(is_there, values, 0.0).tolist()]
+    unit = max((denominator for _, denominator in ratios), default=1)
+    whole = [numerator * (unit // denominator) for numerator, denominator in ratios]
+    sums = [*accumulate(whole, initial=0)]
+    squares = [*accumulate((number * number for number in whole), initial=0)]
+    counts = total(is_there, spans)
+    means = np.full(len(counts), np.nan)
+    results = np.full(len(counts), np.nan)
+    for row in np.flatnonzero(counts).tolist():
+        low = int(spans.low[row])
+        high = int(spans.high[row])
+        count = int(counts[row])
+        of_window = sums[high] - sums[low]
+        means[row] = of_window / (count * unit)
+        if count > 1:
+            squared = count * (squares[high] - squares[low]) - of_window * of_window
+            results[row] = _root(squared, count * (count - 1) * unit * unit)
+    return means, results
+
+
+def _root(numerator: int, denominator: int) -> float:
+    try:
+        return math.sqrt(numerator / denominator)
+    except OverflowError:  # of values above 1e154
+        return math.inf
 
 
 def plus(number: Any, other: Any) -> tuple[Any, Any]:
@@ -190,7 +236,8 @@ def quantile(
     low = spans.low.copy()
     high = spans.high.copy()
     totals = total(counts, spans)
-    wanted = np.maximum(np.ceil(totals * share), 1).astype(np.int64)
+    # 0.07 of 100 counts are 7, though 100 * 0.07 is above 7 as a double.
+    wanted = np.maximum(np.ceil(np.round(totals * share, 6)), 1).astype(np.int64)
     result = np.zeros(len(low), np.int64)
     for bit in reversed(range(int(levels.max(initial=0)).bit_length())):
         is_above = (levels >> bit & 1).astype(bool)

@@ -23,6 +23,8 @@ With fewer, a row that is read late would miss its neighbours. The partitions of
 its own pace, so pairs get the most rows then. More rows cost time: with each new row, Spark writes all of an account's
 rows again, and space for all that may still come.
 """
+_IN_PYTHON = ("stddev", "z_score")
+"""Aggregates that need integers of any size to be those of the exact lane."""
 _NEVER_NULL = ("amount", "account_id", "accountId", "transaction_id", "timestamp", "dt")
 
 
@@ -113,6 +115,8 @@ def _refusal(rule: Rule, is_without_end: bool) -> str | None:
         needed = max(needed, rule.limit + 1 if rule.above is not None else rule.limit)
     reasons = {
         "its condition is evaluated in Python, which Spark's Real-time Mode does not call": rule.where is not None,
+        f"a {rule.aggregate} is computed in Python, which Spark's Real-time Mode does not call": rule.aggregate
+        in _IN_PYTHON,
         f"this lane does not keep the column '{rule.column}'": rule.column not in columns,
         "its last transactions may be of any age, which only --without-end keeps": not (
             rule.duration or is_without_end

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake.rules.kinds.threshold import EVIDENCE, ROLE
+from fraudlake.rules.kinds.threshold import EVIDENCE, OF_EARLIER, ROLE
 from fraudlake.text.durations import microseconds
 from fraudlake.windows import plus
 from fraudlake_lane import evidence
@@ -59,7 +59,7 @@ def raised(rule: ThresholdRule, account_id: Column, rows: Column, current: Colum
     # Each stage's array is the only input of the next stage, so that nothing is computed twice.
     windows = F.transform(due, lambda row: F.struct(row.alias("row"), window(row).alias("window")))
     touched = F.filter(windows, lambda alert: F.array_contains(alert["window"], current) & is_whole(alert))
-    totals = F.transform(touched, lambda alert: alert.withField("total", _total(rule, alert["window"])))
+    totals = F.transform(touched, lambda alert: alert.withField("total", _total(rule, alert["window"], alert["row"])))
     beyond = F.filter(totals, lambda alert: rule.is_raised(alert["total"]))
     return F.transform(
         F.transform(beyond, lambda alert: alert.withField("evidence", counted(alert))),
@@ -73,8 +73,11 @@ def raised(rule: ThresholdRule, account_id: Column, rows: Column, current: Colum
     )
 
 
-def _total(rule: ThresholdRule, window: Column) -> Column:
-    amounts = F.transform(window, lambda row: row["amount"])
+def _total(rule: ThresholdRule, window: Column, row: Column) -> Column:
+    """Return the aggregate of a window, or of a row compared with those of its window before it; null if undefined."""
+    if rule.aggregate in OF_EARLIER:
+        return _compared(rule, F.filter(window, lambda other: other < row), row)
+    amounts = F.transform(window, lambda other: other["amount"])
     match rule.aggregate:
         case "count":
             return F.size(window).cast("double")
@@ -84,10 +87,31 @@ def _total(rule: ThresholdRule, window: Column) -> Column:
             return F.array_min(amounts)
         case "max":
             return F.array_max(amounts)
+        case "quantile":
+            rank = F.ceil(F.round(F.size(window) * float(rule.quantile or 0), 6))
+            return F.get(F.array_sort(amounts), F.greatest(rank, F.lit(1)).cast("int") - 1)
         case "sum":
             return _sum(amounts)
-        case "mean":
-            return _sum(amounts) / F.size(window)
+    return _sum(amounts) / F.size(window)
+
+
+def _compared(rule: ThresholdRule, earlier: Column, row: Column) -> Column:
+    amounts = F.transform(earlier, lambda other: other["amount"])
+    first = F.get(earlier, F.lit(0))
+    last = F.get(earlier, F.size(earlier) - 1)
+    match rule.aggregate:
+        case "is_first":
+            return (F.size(earlier) == 0).cast("double")
+        case "last":
+            return last["amount"]
+        case "changed":
+            return (last["amount"] != row["amount"]).cast("double")
+        case "seconds_since_first":
+            return (row["time"] - first["time"]) / 1_000_000
+        case "seconds_since_last":
+            return (row["time"] - last["time"]) / 1_000_000
+    mean = F.try_divide(_sum(amounts), F.size(earlier))
+    return F.try_divide(row["amount"], mean)
 
 
 def _sum(amounts: Column) -> Column:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from typing import Any
 
 from tests import oracle
@@ -11,6 +14,8 @@ from tests.oracle import SECOND, Row
 
 Alert = tuple[tuple[int, ...], str]
 """The positions of its rows, of a threshold's only that of the last one; and what the rule computed, as a text."""
+
+OF_EARLIER = ("last", "changed", "is_first", "seconds_since_first", "seconds_since_last", "ratio_to_mean", "z_score")
 
 
 def alerts(fields: dict[str, Any], rows: Iterable[Row]) -> Iterator[Alert]:
@@ -40,6 +45,9 @@ def alerts(fields: dict[str, Any], rows: Iterable[Row]) -> Iterator[Alert]:
 
 
 def _threshold(fields: dict[str, Any], own: list[Row]) -> Iterator[Alert]:
+    """Yield the rows beyond the limit; a condition is ``amount > NUMBER``."""
+    if "where" in fields and fields["aggregate"] != "share":
+        own = [row for row in own if row.amount > _number(fields["where"])]
     begin = end = 0
     for number, row in enumerate(own):
         size, unit = fields["window"].split()
@@ -50,12 +58,69 @@ def _threshold(fields: dict[str, Any], own: list[Row]) -> Iterator[Alert]:
                 end += 1
         else:
             begin, end = max(0, number + 1 - int(size)), number + 1
-        window = [other.amount for other in own[begin:end]]
-        total = {"count": len, "sum": sum, "max": max, "distinct": lambda amounts: len(set(amounts))}[
-            fields["aggregate"]
-        ](window)
-        if total > fields["above"]:
+        if fields["aggregate"] in OF_EARLIER:
+            total = _compared(fields, row, own[begin:number])
+        else:
+            total = _aggregate(fields, [other.amount for other in own[begin:end]])
+        if total is not None and (total > fields["above"] if "above" in fields else total < fields["below"]):
             yield (row.position,), text(total)
+
+
+def _aggregate(fields: dict[str, Any], amounts: list[float]) -> float | None:
+    """Aggregate all rows of a window."""
+    match fields["aggregate"]:
+        case "count":
+            return len(amounts)
+        case "sum":
+            return sum(amounts)
+        case "max":
+            return max(amounts)
+        case "distinct":
+            return len(set(amounts))
+        case "share":
+            return sum(amount > _number(fields["where"]) for amount in amounts) / len(amounts)
+        case "quantile":
+            return sorted(amounts)[math.ceil(Fraction(str(fields["quantile"])) * len(amounts)) - 1]
+        case "stddev":
+            return _deviation(_numbers(fields, amounts))
+    raise ValueError(fields["aggregate"])
+
+
+def _compared(fields: dict[str, Any], row: Row, earlier: list[Row]) -> float | None:
+    """Compare a row with those of its window before it."""
+    aggregate = fields["aggregate"]
+    if aggregate == "is_first":
+        return not earlier
+    if not earlier:
+        return None
+    match aggregate:
+        case "last":
+            return earlier[-1].amount
+        case "changed":
+            return earlier[-1].amount != row.amount
+        case "seconds_since_first":
+            return (row.time - earlier[0].time) / SECOND
+        case "seconds_since_last":
+            return (row.time - earlier[-1].time) / SECOND
+    amounts = [other.amount for other in earlier]
+    if aggregate == "ratio_to_mean":
+        mean = statistics.mean(amounts)
+        return row.amount / mean if mean else None
+    own = _numbers(fields, [row.amount])
+    values = _numbers(fields, amounts)
+    deviation = _deviation(values)
+    return (own[0] - statistics.mean(values)) / deviation if own and deviation else None
+
+
+def _deviation(values: list[float]) -> float | None:
+    return statistics.stdev(values) if len(values) > 1 else None
+
+
+def _numbers(fields: dict[str, Any], amounts: list[float]) -> list[float]:
+    """Return the amounts, or the logarithms of those that have one, in millionths."""
+    if not fields.get("logarithm"):
+        return amounts
+    return [round(math.log(amount), 6) for amount in amounts if amount > 0]
 
 
 def _growing(small: float, own: list[Row]) -> Iterator[Alert]:

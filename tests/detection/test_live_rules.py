@@ -42,7 +42,24 @@ TRIPLE = {
     "define": {"A": "A.amount < 1", "B": "B.amount > A.amount", "C": "C.amount > B.amount"},
     "skip": "TO NEXT ROW",
 }
-RULES = (BUSY, DEAR, PROBE, TRIPLE)
+UNUSUAL = {
+    "kind": "threshold",
+    "name": "unusual",
+    "aggregate": "z_score",
+    "logarithm": True,
+    "window": "10 minutes",
+    "above": 1.2345,
+}
+MOSTLY_SMALL = {
+    "kind": "threshold",
+    "name": "mostly_small",
+    "aggregate": "share",
+    "where": "amount > 0.7",
+    "window": "6 transactions",
+    "below": 0.4,
+}
+RULES = (BUSY, DEAR, UNUSUAL, MOSTLY_SMALL, PROBE, TRIPLE)
+NAMES = {str(fields["name"]) for fields in RULES}
 
 
 def rule(fields: dict[str, Any]) -> Rule:
@@ -90,7 +107,7 @@ def test_rules_of_every_kind_raise_what_plain_python_does_however_the_rows_are_c
     cuts = [0, *apart[40:43], apart[-30], 900]
     detected(opened, *([*rows[first:last]] for first, last in pairwise(cuts)), [end])
     assert raised(opened) == expected(rows)
-    assert {rule for rule, _ in expected(rows)} == {"busy", "dear", "probe", "triple"}
+    assert {rule for rule, _ in expected(rows)} == NAMES
 
 
 @pytest.mark.long
@@ -239,7 +256,7 @@ def test_the_state_holds_what_a_later_alert_can_need(lake: Any) -> None:
     detected(opened, history(5, 600, 12))
     later = [Row(f"x{i}", MARCH_7 + 100_000 * SECOND, 20.0, "part-9", i) for i in range(200)]
     rows = state(opened).rows_by_rule
-    assert set(rows) == {"busy", "dear", "probe", "triple"}
+    assert set(rows) == NAMES
     assert 0 < rows["dear"] <= 24
     detected(opened, later, [Row("end", MARCH_7 + 100_100 * SECOND, 20.0, "part-10", 0)])
     rows = state(opened).rows_by_rule

@@ -14,7 +14,7 @@ from fraudlake.detection import rule_table
 from fraudlake.lake.appender import Appender
 from fraudlake.streams import detect, stream
 from tests.cut_appends import killed_after
-from tests.detection.test_live_rules import BUSY, DEAR, PAIR, PROBE, RULES, TRIPLE, expected, history, rule
+from tests.detection.test_live_rules import BUSY, DEAR, NAMES, PAIR, PROBE, RULES, TRIPLE, expected, history, rule
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, detected, land
 
@@ -68,7 +68,7 @@ def test_each_part_has_the_alerts_of_its_rules_as_if_they_had_always_been_there(
         shadows |= {alert for alert in here if active[alert[0]] == "shadow"}
     assert raised(opened) == wanted
     assert raised(opened, tables.SILVER_SHADOW_ALERTS) == shadows
-    assert {name for name, _ in wanted | shadows} == {"busy", "dear", "probe", "triple"}
+    assert {name for name, _ in wanted | shadows} == NAMES
     assert min(len(wanted), len(shadows)) > 30
 
 

@@ -50,6 +50,10 @@ THRESHOLDS = (
     {"name": "only_large", "aggregate": "min", "window": "45 s", "above": 400},
     {"name": "only_small", "aggregate": "max", "window": "30 s", "below": 5},
     {"name": "varied", "aggregate": "distinct", "window": "1 minute", "above": 5},
+    {"name": "mostly_large", "aggregate": "quantile", "quantile": 0.25, "window": "1 minute", "above": 99},
+    {"name": "repeated", "aggregate": "changed", "window": "30 s", "below": 1},
+    {"name": "quick", "aggregate": "seconds_since_last", "window": "1 minute", "below": 2},
+    {"name": "little", "aggregate": "ratio_to_mean", "window": "2 minutes", "below": 0.05},
 )
 for fields in THRESHOLDS:
     entry = "\n".join(f"{name} = {json.dumps(value)}" for name, value in fields.items())

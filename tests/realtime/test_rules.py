@@ -38,6 +38,9 @@ def test_only_live_rules_run_and_the_others_have_a_reason() -> None:
     ("fields", "reason"),
     [
         ({"where": "amount > 1"}, "condition is evaluated in Python"),
+        ({"aggregate": "share", "where": "amount > 1"}, "condition is evaluated in Python"),
+        ({"aggregate": "z_score"}, "a z_score is computed in Python"),
+        ({"aggregate": "changed", "column": "label"}, "does not keep the column 'label'"),
         ({"column": "label"}, "does not keep the column 'label'"),
         ({"aggregate": "sum", "column": "tip"}, "does not keep the column 'tip'"),
         ({"window": "20 transactions"}, "may be of any age"),

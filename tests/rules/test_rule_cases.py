@@ -9,10 +9,10 @@ from fraudlake.rules.columns import query_columns
 from fraudlake.rules.kinds import RULE
 from tests import rule_cases
 from tests.detection import plain_rules
-from tests.rule_cases import CASES, Case
+from tests.rule_cases import CASES, EXACT, Case
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES + EXACT, ids=lambda case: case.name)
 def test_a_compiled_rule_raises_the_alerts_of_the_case(case: Case) -> None:
     rows = case.rows()
     table = pa.table(

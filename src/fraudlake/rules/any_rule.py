@@ -26,6 +26,11 @@ class AnyRule(BaseModel, ABC):
 
     looks_at: ClassVar[Source] = "transactions"
     """``detect`` evaluates rules on transactions, and ``score`` evaluates rules on predictions."""
+    omitted_defaults: ClassVar[tuple[str, ...]] = ("entity",)
+    """Fields that a rule's JSON omits if they have their default, since it has to stay the same when fields are added.
+
+    States and tables identify a rule by its JSON.
+    """
 
     kind: str
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
@@ -85,8 +90,9 @@ class AnyRule(BaseModel, ABC):
 
     @model_serializer(mode="wrap")
     def _without_default(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit ``entity`` if it is the account, since states and tables identify a rule by its JSON."""
+        """Omit :attr:`omitted_defaults`."""
         written: dict[str, Any] = fields(self)
-        if self.entity == ACCOUNT:
-            written.pop("entity", None)
+        for name in self.omitted_defaults:
+            if getattr(self, name) == type(self).model_fields[name].default:
+                written.pop(name, None)
         return written

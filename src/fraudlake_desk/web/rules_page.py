@@ -187,12 +187,15 @@ def _limits(version: RuleVersion, given: Mapping[str, str]) -> dict[str, float]:
 
 
 def _slider(name: str, value: float) -> dict[str, Any]:
-    """Return the range of a slider: up to three times the limit, or all of 0 to 1 for a probability."""
+    """Return the range of a slider: up to three times the limit, or all of 0 to 1 for a probability.
+
+    A limit that is not positive, such as that of a ``z_score``, moves on both sides of 0.
+    """
     if name == "threshold":
         return {"name": name, "value": value, "low": 0.01, "high": 0.99, "step": 0.01}
-    high = 3 * value if value > 0 else 100.0
+    high = 3 * abs(value) or 100.0
     step = 10.0 ** (math.floor(math.log10(high)) - 2)
-    return {"name": name, "value": value, "low": step, "high": high, "step": step}
+    return {"name": name, "value": value, "low": step if value > 0 else -high, "high": high, "step": step}
 
 
 def _spark(one: RuleFigures) -> str:

@@ -267,6 +267,14 @@ def test_a_limit_that_is_moved_is_backtested_on_the_lake(browse: Open) -> None:
     assert "10 alerts stay." in more
 
 
+@pytest.mark.parametrize(("limit", "least", "most"), [(4, "0.1", "12.0"), (0, "-100.0", "100.0"), (-2, "-6.0", "6.0")])
+def test_a_limit_of_any_sign_is_moved(browse: Open, limit: float, least: str, most: str) -> None:
+    unusual = {"kind": "threshold", "name": "unusual", "aggregate": "z_score", "window": "1 hour", "below": limit}
+    browser = browse(rules=[unusual])
+    assert f'min="{least}" max="{most}"' in browser.get("/rules/unusual").text
+    assert "Transactions 50 " in text_of(browser.get("/rules/unusual/backtest").text)
+
+
 def test_the_threshold_of_scores_is_moved_and_tried_on_the_predictions_that_there_are(browse: Open, root: Path) -> None:
     """Ten of fifty payments have a score of 0.95, four of them labelled fraud; the others have 0.03."""
     scored = {**small_lake.predictions()[0], "probability": 0.99, "scored_from": "backfill"}

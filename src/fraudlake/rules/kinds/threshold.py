@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from fraudlake.entity import NO_ENTITIES, Entities
 from fraudlake.errors import UsageError
@@ -17,31 +17,67 @@ from fraudlake.text.durations import Window, microseconds
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from fraudlake_patterns.expressions import Column
+    from fraudlake_patterns.rows import SortedRows
     from fraudlake_patterns.values import Expression
 
 ROLE = "counted"
 """The name of each of an alert's transactions in its evidence."""
 EVIDENCE = 20
 """The largest number of a window's rows, the latest ones, in an alert."""
+OF_EARLIER = ("last", "changed", "is_first", "seconds_since_first", "seconds_since_last", "ratio_to_mean", "z_score")
+"""The aggregates of the rows before the last one of a window, with which that one is compared."""
+_OF_NO_COLUMN = ("share", "is_first", "seconds_since_first", "seconds_since_last")
+_OF_ANY_COLUMN = ("count", "distinct", "changed")
+_OF_DEVIATION = ("stddev", "z_score")
+_AMOUNT = "amount"
 
 
 class ThresholdRule(AnyRule):
     """An aggregate of a column over an entity's transactions in a duration, or its last ones, up to each transaction.
 
     As in an OVER window of Flink SQL, a window includes its last transaction. A window of a duration also includes
-    transactions that are exactly that far back, and all that have the same time as its last one.
+    transactions that are exactly that far back, and all that have the same time as its last one. The aggregates
+    :data:`OF_EARLIER` compare a transaction with those of its window that are before it, of the same time by arrival.
     """
 
+    omitted_defaults: ClassVar[tuple[str, ...]] = ("entity", "logarithm", "quantile")
+
     kind: Literal["threshold"] = "threshold"
-    aggregate: Literal["count", "sum", "mean", "min", "max", "distinct"]
-    column: str = "amount"
+    aggregate: Literal[
+        "count",
+        "sum",
+        "mean",
+        "min",
+        "max",
+        "distinct",
+        "share",
+        "stddev",
+        "quantile",
+        "last",
+        "changed",
+        "is_first",
+        "seconds_since_first",
+        "seconds_since_last",
+        "ratio_to_mean",
+        "z_score",
+    ]
+    column: str = _AMOUNT
     window: Window
     """The duration of the window, or its number of transactions, this one included; the first windows have fewer."""
     where: str | None = None
-    """A condition, in SQL; transactions that do not meet it neither count nor raise alerts."""
+    """A condition, in SQL; transactions that do not meet it neither count nor raise alerts.
+
+    A ``share`` counts those that meet it among all, and any of them may raise an alert.
+    """
+    logarithm: bool = False
+    """Whether a deviation is that of the logarithm of the values."""
+    quantile: float | None = Field(default=None, gt=0, lt=1)
+    """The share of the values that are not above a ``quantile``."""
     above: float | None = None
     below: float | None = None
 
@@ -49,6 +85,20 @@ class ThresholdRule(AnyRule):
     def _has_one_limit(self) -> ThresholdRule:
         if (self.above is None) == (self.below is None):
             raise ValueError("a threshold needs either above or below")
+        return self
+
+    @model_validator(mode="after")
+    def _suits_its_aggregate(self) -> ThresholdRule:
+        if self.aggregate in _OF_NO_COLUMN and self.column != _AMOUNT:
+            raise ValueError(f"{self.aggregate} takes no column: leave it out")
+        if self.aggregate == "share" and self.where is None:
+            raise ValueError("a share is that of a condition: give it as where")
+        if (self.quantile is not None) != (self.aggregate == "quantile"):
+            raise ValueError("give quantile, such as 0.9, with the aggregate quantile, and with no other")
+        if self.logarithm and self.aggregate not in _OF_DEVIATION:
+            raise ValueError(f"logarithm is for {' and '.join(_OF_DEVIATION)}: leave it out")
+        if self.aggregate in OF_EARLIER and self.window == 1:
+            raise ValueError(f"{self.aggregate} looks at earlier transactions: give a window of 2 transactions or more")
         return self
 
     @property
@@ -94,7 +144,7 @@ class ThresholdRule(AnyRule):
         column = columns.get(self.column)
         if column is None:
             raise UsageError(f"{self.name}: there is no column '{self.column}'; there are {', '.join(columns)}")
-        if self.aggregate not in ("count", "distinct") and not column.type.is_numeric:
+        if self.aggregate not in _OF_ANY_COLUMN and not column.type.is_numeric:
             raise UsageError(f"{self.name}: {self.aggregate} takes a number, and {self.column} is {column.type}")
         condition = None
         if self.where is not None:
@@ -134,15 +184,20 @@ class CompiledThreshold:
         import numpy as np
 
         from fraudlake import windows
+        from fraudlake.arrays import Vector
+        from fraudlake.rules import threshold_figures
         from fraudlake.rules.columns import TIME, arrival
         from fraudlake_patterns.rows import sort
-        from fraudlake_patterns.values import Scope
 
         rule = self.rule
-        ordered = sort(rows, TIME, self.key, [], self.columns, arrival(rows), seen)
-        if self.condition is not None and len(ordered):
-            holds = self.condition.vector(Scope(ordered.columns, len(ordered), (0, 0), 0))
-            ordered = ordered.where(holds.values if holds.null is None else holds.values & ~holds.null)
+        # Windows of a duration are searched by time, so in the order of arrival a late row goes to its place.
+        kept = 0 if rule.duration else seen
+        ordered = sort(rows, TIME, self.key, [], self.columns, arrival(rows), kept)
+        if rule.aggregate == "share":
+            column = Vector(self._fulfils(ordered))
+        else:
+            ordered = ordered if self.condition is None else ordered.where(self._fulfils(ordered))
+            column = ordered.columns[self.column.name]
         times = ordered.columns[TIME].values
         if isinstance(rule.window, timedelta):
             duration = microseconds(rule.window)
@@ -151,17 +206,33 @@ class CompiledThreshold:
         else:
             spans = windows.of_rows(ordered.starts, rule.window)
             still_counts = ordered.ends - np.arange(len(ordered)) < rule.window
-        totals = windows.aggregate(rule.aggregate, ordered.columns[self.column.name], spans)
+        new = np.flatnonzero(ordered.order >= seen)
+        spans = windows.Spans(spans.low[new], spans.high[new])
+        counted = windows.before(new, spans) if rule.aggregate in OF_EARLIER else spans
+        totals = threshold_figures.totals(rule, times, column, new, counted)
         alerts = []
-        for row in np.flatnonzero(rule.is_raised(totals) & ordered.is_new).tolist():
-            low = int(spans.low[row])
-            high = int(spans.high[row])
-            earlier = [number for number in range(max(low, high - EVIDENCE), high) if number != row]
+        for number in np.flatnonzero(rule.is_raised(totals)).tolist():
+            row = int(new[number])
+            low = int(spans.low[number])
+            high = int(spans.high[number])
+            earlier = [other for other in range(max(low, high - EVIDENCE), high) if other != row]
             numbers = ordered.order[[*earlier, row]].tolist()
-            total = float(totals[row])
+            total = float(totals[number])
             measures = {rule.aggregate: int(total) if total.is_integer() else total, "transactions": high - low}
             alerts.append(Alert(numbers, [ROLE] * len(numbers), measures))
         return Evaluation(alerts, ordered.order[still_counts if now is not None else []])
+
+    def _fulfils(self, ordered: SortedRows) -> NDArray[np.bool_]:
+        """Return which rows meet the condition; all rows without one."""
+        import numpy as np
+
+        from fraudlake_patterns.values import Scope
+
+        if self.condition is None or not len(ordered):
+            return np.ones(len(ordered), bool)
+        holds = self.condition.vector(Scope(ordered.columns, len(ordered), (0, 0), 0))
+        fulfils: NDArray[np.bool_] = holds.values if holds.null is None else holds.values & ~holds.null
+        return fulfils
 
     def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> tuple[pa.Table, Any]:
         """Return the rows of the other accounts, and the unchanged state, which contains no accounts."""
