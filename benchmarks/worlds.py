@@ -17,7 +17,9 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,6 +35,8 @@ from fraudlake.lake.definition import Change
 from fraudlake.model import features, history, lake_features, suggestion, training, verdicts
 from fraudlake.settings import Settings
 
+LEARNERS = ("stream", "plain", "perfect")
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -41,7 +45,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON object a line on standard output")
     options = parser.parse_args()
     if not options.json:
-        print("| world | features | learner | average precision | AUC ROC | card precision |\n" + "|---" * 6 + "|")
+        print("| world | features | learner | AUC ROC | average precision | card precision |\n" + "|---" * 6 + "|")
     try:
         for name in options.worlds:
             for world in WORLDS[name](options.data / name):
@@ -51,18 +55,16 @@ def main() -> None:
         sys.exit(f"error: {error}")
 
 
-def table_rows(measured: dict[str, object]) -> str:
+def table_rows(measured: Mapping[str, Any]) -> str:
     """Return the lines of a world in the table."""
     lines = []
-    for learner in ("stream", "plain", "perfect"):
-        of = measured[learner]
-        assert isinstance(of, dict)
-        values = " | ".join(f"{of[name]:.3f}" for name in of if name != "auc")
+    for learner in LEARNERS:
+        values = " | ".join(f"{value:.3f}" for value in measured[learner].values())
         lines.append(f"| {measured['world']} | {measured['features']} | {learner} | {values} |")
     return "\n".join(lines)
 
 
-def measure(world: World) -> dict[str, object]:
+def measure(world: World) -> dict[str, Any]:
     """Return the figures of a world for each learner, with the number of its rows and features."""
     say(f"{world.name}: {len(world.rows):,} transactions, {world.rows['alert'].sum():,} of them fraud")
     with tempfile.TemporaryDirectory(prefix="world-") as work:
@@ -92,7 +94,7 @@ def measure(world: World) -> dict[str, object]:
         tests = world.rows[world.is_test]
         of_stream = scored(chosen, world.test_from)
         perfect = pa.table({"transaction_id": tests["transaction_id"], "probability": tests["alert"].astype(float)})
-        predicted = {"stream": of_stream, "plain": plain(world, lake), "perfect": perfect}
+        predicted = dict(zip(LEARNERS, (of_stream, plain(world, lake), perfect), strict=True))
         return {
             "world": world.name,
             "rows": len(world.rows),
