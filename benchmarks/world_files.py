@@ -23,7 +23,11 @@ _LATE = {"labels": "flink", "label_delay": "7 days"}
 """A label is known a week after its transaction."""
 _WEEKS = [date(2018, 7, 25) + timedelta(days=7 * week) for week in range(5)]
 """The first training days of five weeks of the Handbook, of which the book's is the first."""
-_FIVE_KINDS = Path(__file__).parents[1] / "examples" / "five_kinds" / "fraudlake.toml"
+_SYNCCFD_KINDS = ("", "high amount", "compromised terminal", "stolen number", "stolen card")
+_FIVE_KINDS = ("", "compromised merchant", "stolen device", "card testing", "takeover", "collusion")
+_FIVE_KINDS_CONFIG = Path(__file__).parents[1] / "examples" / "five_kinds" / "fraudlake.toml"
+_KIND = "kind"
+"""The column of kinds, which is not landed."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,21 @@ class World:
     """The settings of a world without a file of them."""
     verdicts: pd.DataFrame | None = None
     """The chargebacks known before the test, ``transaction_id``, ``verdict``, ``decided_at``; None: Flink's label."""
+    kinds: np.ndarray | None = None
+    """The kind of fraud of each row, empty if it is genuine; None: the world has no kinds."""
 
     @property
     def is_before(self) -> np.ndarray:
         """Which rows are before the test."""
         return (self.rows["dt"] < pd.Timestamp(self.test_from)).to_numpy()
+
+    def tests(self) -> dict[str, pd.DataFrame]:
+        """Return the test's rows by the world's name, and those that are genuine or of one kind by the kind's, too."""
+        parts = {self.name: self.rows[self.is_test]}
+        if self.kinds is not None:
+            for kind in sorted({*self.kinds[self.is_test]} - {""}):
+                parts[f"{self.name}, {kind}"] = self.rows[self.is_test & np.isin(self.kinds, ["", kind])]
+        return parts
 
 
 def handbook_weeks(folder: Path) -> Iterator[World]:
@@ -148,6 +162,7 @@ def synccfd(folder: Path) -> Iterator[World]:
             "channel": made["TX_TYPE"],
             "terminal_km": _distance(made, billed, ("TX_TERM_LAT", "TX_TERM_LONG")),
             "shipping_km": _distance(made, billed, ("TX_SHIPP_LAT", "TX_SHIPP_LONG")),
+            _KIND: np.array(_SYNCCFD_KINDS)[made["TX_FRAUD_SCENARIO"]],
         }
     )
     columns = {"terminal_id": "string", "channel": "string", "terminal_km": "double", "shipping_km": "double"}
@@ -174,10 +189,11 @@ def five_kinds(folder: Path) -> Iterator[World]:
             "country": made["country"],
             "channel": made["channel"],
             "rowId": made["id"],
+            _KIND: np.array(_FIVE_KINDS)[made["fraud"]],
         }
     )
     test_from = date(2026, 5, 6)
-    world = _split("five_kinds", rows, date(2026, 4, 1), test_from, 7, 60, {}, _FIVE_KINDS)
+    world = _split("five_kinds", rows, date(2026, 4, 1), test_from, 7, 60, {}, _FIVE_KINDS_CONFIG)
     rng = np.random.default_rng(5)
     is_known = world.rows["alert"] & (rng.random(len(world.rows)) < 0.7)
     decided_at = world.rows["dt"] + pd.to_timedelta(rng.uniform(5, 20, len(world.rows)), unit="D")
@@ -213,7 +229,8 @@ def _split(
     is_test = (rows["dt"] >= pd.Timestamp(test_from)).to_numpy()
     if not rows["alert"][is_test].any():
         raise DataError(f"{name}: there is no fraud from {test_from} on for {days} days")
-    return World(name, rows, is_test, train_from, test_from, accounts_a_day, config, declared)
+    kinds = rows.pop(_KIND).to_numpy() if _KIND in rows.columns else None
+    return World(name, rows, is_test, train_from, test_from, accounts_a_day, config, declared, kinds=kinds)
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:

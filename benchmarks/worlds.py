@@ -36,6 +36,9 @@ from fraudlake.model import features, history, lake_features, suggestion, traini
 from fraudlake.settings import Settings
 
 LEARNERS = ("stream", "plain", "perfect")
+_HEADER = f"""\
+| world | frauds | features | learner | AUC ROC | average precision | card precision |
+{"|---" * 7}|"""
 
 
 def main() -> None:
@@ -45,12 +48,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON object a line on standard output")
     options = parser.parse_args()
     if not options.json:
-        print("| world | features | learner | AUC ROC | average precision | card precision |\n" + "|---" * 6 + "|")
+        print(_HEADER)
     try:
         for name in options.worlds:
             for world in WORLDS[name](options.data / name):
-                measured = measure(world)
-                print(json.dumps(measured) if options.json else table_rows(measured), flush=True)
+                for measured in measure(world):
+                    print(json.dumps(measured) if options.json else table_rows(measured), flush=True)
     except (DataError, FraudlakeError) as error:
         sys.exit(f"error: {error}")
 
@@ -60,12 +63,12 @@ def table_rows(measured: Mapping[str, Any]) -> str:
     lines = []
     for learner in LEARNERS:
         values = " | ".join(f"{value:.3f}" for value in measured[learner].values())
-        lines.append(f"| {measured['world']} | {measured['features']} | {learner} | {values} |")
+        lines.append(f"| {measured['world']} | {measured['fraud']:,} | {measured['features']} | {learner} | {values} |")
     return "\n".join(lines)
 
 
-def measure(world: World) -> dict[str, Any]:
-    """Return the figures of a world for each learner, with the number of its rows and features."""
+def measure(world: World) -> list[dict[str, Any]]:
+    """Return the figures for each learner of a world's test, and of each kind of fraud among its genuine rows."""
     say(f"{world.name}: {len(world.rows):,} transactions, {world.rows['alert'].sum():,} of them fraud")
     with tempfile.TemporaryDirectory(prefix="world-") as work:
         folder = Path(work)
@@ -91,18 +94,23 @@ def measure(world: World) -> dict[str, Any]:
         lake = open_lake(chosen, change=Change("benchmark"))
         say(training.train(lake).reason)
         land(rows[~world.is_before], landing)
-        tests = world.rows[world.is_test]
-        of_stream = scored(chosen, world.test_from)
-        perfect = pa.table({"transaction_id": tests["transaction_id"], "probability": tests["alert"].astype(float)})
-        predicted = dict(zip(LEARNERS, (of_stream, plain(world, lake), perfect), strict=True))
-        return {
-            "world": world.name,
+        predicted = {"stream": scored(chosen, world.test_from), "plain": plain(world, lake), "perfect": perfect(world)}
+    return [
+        {
+            "world": name,
             "rows": len(world.rows),
             "tested": len(tests),
             "fraud": int(tests["alert"].sum()),
             "features": len(chosen.features),
-            **{name: figures(tests, of, world.accounts_a_day) for name, of in predicted.items()},
+            **{learner: figures(tests, of, world.accounts_a_day) for learner, of in predicted.items()},
         }
+        for name, tests in world.tests().items()
+    ]
+
+
+def perfect(world: World) -> pa.Table:
+    """Rank by the truth; return ``transaction_id`` and ``probability``."""
+    return pa.table({"transaction_id": world.rows["transaction_id"], "probability": world.rows["alert"].astype(float)})
 
 
 def plain(world: World, lake: Lake) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -91,7 +92,13 @@ def test_without_a_chargeback_an_old_transaction_teaches_as_genuine() -> None:
     assert fraud.tolist() == [True, False, False, True, False]
 
 
+def test_each_kind_of_fraud_is_tested_among_the_genuine_rows() -> None:
+    of_kinds = replace(world(None), is_test=np.full(5, True), kinds=np.array(["far", "near", "", "near", "near"]))
+    ids = {name: [*rows["transaction_id"]] for name, rows in of_kinds.tests().items()}
+    assert ids == {"by hand": [*"abcde"], "by hand, far": ["a", "c"], "by hand, near": [*"bcde"]}
+
+
 def test_a_world_is_three_lines_of_the_table() -> None:
     of = {"auc": 0.25, "average_precision": 0.75, "card_precision": 0.125}
-    measured = {"world": "x", "features": 7, "stream": of, "plain": of, "perfect": of}
-    assert worlds.table_rows(measured).splitlines()[0] == "| x | 7 | stream | 0.250 | 0.750 | 0.125 |"
+    measured = {"world": "x", "fraud": 1234, "features": 7, "stream": of, "plain": of, "perfect": of}
+    assert worlds.table_rows(measured).splitlines()[0] == "| x | 1,234 | 7 | stream | 0.250 | 0.750 | 0.125 |"
