@@ -41,7 +41,7 @@ from fraudlake.streams import ingest, refine, score, stream
 EXAMPLE = Path(__file__).parents[1] / "examples" / "handbook" / "fraudlake.toml"
 CARDS = 100
 """The number of cards that are looked at in a day."""
-_HISTORY = timedelta(days=38)
+HISTORY = timedelta(days=38)
 """How far features look back from a transaction: 30 days, which end 7 days before it."""
 _FILE_ROWS = 100_000
 
@@ -68,7 +68,7 @@ def main() -> None:
 def measure(data: Path, protocol: Protocol, config: Path) -> dict[str, object]:
     """Return the figures of the test, and the same with the account's features alone under ``account_only``."""
     say(f"reading {data}")
-    rows = handbook_data.read(data, protocol.train_from - _HISTORY, protocol.test_until)
+    rows = handbook_data.read(data, protocol.train_from - HISTORY, protocol.test_until)
     say(f"{len(rows):,} transactions of {rows['dt'].min():%Y-%m-%d} to {rows['dt'].max():%Y-%m-%d}")
     with tempfile.TemporaryDirectory(prefix="handbook-") as work:
         folder, landing = Path(work), Path(work) / "landing"
@@ -84,22 +84,20 @@ def measure(data: Path, protocol: Protocol, config: Path) -> dict[str, object]:
             say(training.train(lake).reason)
         land(rows[~is_before], landing)
         tests = rows[protocol.is_test(rows)]
-        figures: dict[str, object] = {**tested(tests, protocol, chosen)}
-        return figures | {"account_only": tested(tests, protocol, account_only)}
+        measured: dict[str, object] = {**figures(tests, scored(chosen, protocol.test_from))}
+        return measured | {"account_only": figures(tests, scored(account_only, protocol.test_from))}
 
 
-def tested(tests: pd.DataFrame, protocol: Protocol, chosen: Settings) -> dict[str, float]:
-    """Score the test as a stream, and return the figures of its rows."""
+def scored(chosen: Settings, since: date) -> pa.Table:
+    """Score what has landed as a stream; return ``transaction_id`` and ``probability`` of the days since a date."""
     lake = open_lake(chosen)
     refined(lake)
     stream.run(lake, score.streams(lake), "available-now")
     say("scored")
-    scored = lake.store.query(
-        f"SELECT transaction_id, probability FROM {tables.GOLD_FRAUD_PREDICTIONS.name} "
-        f"WHERE date >= DATE '{protocol.test_from}'",
+    return lake.store.query(
+        f"SELECT transaction_id, probability FROM {tables.GOLD_FRAUD_PREDICTIONS.name} WHERE date >= DATE '{since}'",
         tables.GOLD_FRAUD_PREDICTIONS,
     )
-    return figures(tests, scored)
 
 
 def land(rows: pd.DataFrame, landing: Path) -> None:
@@ -117,12 +115,17 @@ def refined(lake: Lake) -> None:
     say(f"{lake.store.count(tables.SILVER_TRANSACTIONS):,} transactions in silver")
 
 
-def figures(rows: pd.DataFrame, scored: pa.Table) -> dict[str, float]:
-    """Return the figures of test rows, as :func:`handbook_data.read` returns them.
+def figures(rows: pd.DataFrame, predicted: pa.Table, accounts_a_day: int = CARDS) -> dict[str, float]:
+    """Return the figures of test rows.
 
     A transaction in quarantine, such as one of an amount of 0, has no prediction and counts as the least likely.
+
+    Args:
+        rows: ``transaction_id``, ``dt``, ``accountId``, ``amount`` and ``alert``, the truth.
+        predicted: ``transaction_id`` and ``probability``.
+        accounts_a_day: the number of accounts that are looked at in a day.
     """
-    found = rows.merge(scored.to_pandas(), on="transaction_id", how="left", validate="one_to_one")
+    found = rows.merge(predicted.to_pandas(), on="transaction_id", how="left", validate="one_to_one")
     say(f"{len(found):,} transactions test, of which {found['probability'].isna().sum():,} have no prediction")
     fraud, scores = found["alert"].to_numpy(bool), found["probability"].fillna(0.0).to_numpy()
     accounts, _ = pd.factorize(found["accountId"])
@@ -132,7 +135,9 @@ def figures(rows: pd.DataFrame, scored: pa.Table) -> dict[str, float]:
     return {
         "auc": metrics.area_under_roc(fraud, scores, weights),
         "average_precision": metrics.area_under_pr(fraud, scores, weights),
-        f"card_precision_{CARDS}": metrics.measure_budget(judged, metrics.Budget(CARDS))["card_precision"],
+        f"card_precision_{accounts_a_day}": metrics.measure_budget(judged, metrics.Budget(accounts_a_day))[
+            "card_precision"
+        ],
     }
 
 
