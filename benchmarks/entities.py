@@ -5,9 +5,10 @@
 
 Rows of 20,000 accounts at random terminals and devices, of which one terminal has the share `--hot` of all rows, go to
 silver_transactions of a lake in DIR. `rules` runs a threshold by account, then the same by terminal. `features` trains
-a model with the lake's own features and 18 declared ones by account, terminal and device (24 with `--days 1 7 14 30`),
-and scores all rows as a stream. Each is run several times in one JVM, of which the first warms it. Seconds of the
-processor are those of all processes, for other work on the machine.
+a model with the lake's own features and 18 declared ones by account, terminal and device (24 with `--days 1 7 14 30`,
+and eight more by the pair of account and terminal with `--pairs`), and scores all rows as a stream. Each is run several
+times in one JVM, of which the first warms it. Seconds of the processor are those of all processes, for other work on
+the machine.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -38,6 +39,7 @@ from fraudlake.settings import Settings
 
 COLUMNS = {"terminal_id": "string", "device_id": "string"}
 ENTITIES = {"terminal": "terminal_id", "device": "device_id"}
+PAIRS = {"pair": ["account_id", "terminal_id"]}
 ACCOUNTS = 20_000
 BEGIN, DAYS = datetime(2026, 1, 1, tzinfo=UTC), 40
 THRESHOLD = {"name": "many", "aggregate": "count", "window": "10 minutes"}
@@ -52,18 +54,20 @@ def main() -> None:
     parser.add_argument("--hot", type=float, default=0.0, help="share of the rows of one terminal")
     parser.add_argument("--key-bytes", type=int, default=0, help="length of a terminal's name")
     parser.add_argument("--above", type=int, default=8, help="the limit of the threshold")
+    parser.add_argument("--pairs", action="store_true", help="features by account and terminal, too")
     parser.add_argument("--days", type=int, nargs="+", default=[1, 7, 30], help="the windows of features")
     parser.add_argument("--training-rows", type=int, default=5_000_000, help="that features are learned from at most")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--work", type=Path, required=True)
     options = parser.parse_args()
     shutil.rmtree(options.work, ignore_errors=True)
+    entities = ENTITIES | (PAIRS if options.pairs else {})
     lake = open_lake(
         Settings(
             lake=options.work / "lake",
             columns=COLUMNS,
-            entities=ENTITIES,
-            features=features(options.days) if options.what == "features" else [],
+            entities=entities,
+            features=features(options.days, entities) if options.what == "features" else [],
             max_training_rows=options.training_rows,
             driver_memory="6g",
         )
@@ -81,10 +85,10 @@ def main() -> None:
     print(json.dumps(feature_state.by_entity(lake)))
 
 
-def features(windows: list[int]) -> list[dict[str, Any]]:
-    """Return a count and a mean of each window, in days, by each of account, terminal and device."""
+def features(windows: list[int], entities: Iterable[str]) -> list[dict[str, Any]]:
+    """Return a count and a mean of each window, in days, by the account and by each of some entities."""
     declared: list[dict[str, Any]] = []
-    for entity in ("account", *ENTITIES):
+    for entity in ("account", *entities):
         for days in windows:
             of = {"entity": entity, "window": f"{days} days"}
             mean = {"name": f"{entity}_mean_{days}", "aggregate": "mean", "column": "amount"}
