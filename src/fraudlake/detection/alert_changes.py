@@ -130,14 +130,15 @@ def compare(
         entries: entries that suppress alerts of the rule.
         begin: alerts of earlier transactions do not count.
     """
-    name = rules[1].name
     sides = []
     suppressed = []
     for parts in (before, after):
         raised = _since([part for part in parts if len(part)], begin)
-        is_left = list_entries.suppressing(raised, entries).is_null() if raised is not None else None
-        suppressed.append(pc.sum(pc.invert(is_left)).as_py() or 0 if is_left is not None else 0)
-        sides.append(None if raised is None else _identified(raised.filter(is_left), name))
+        left = raised
+        if raised is not None and entries:
+            left = raised.filter(list_entries.suppressing(raised, entries).is_null())
+        suppressed.append(0 if raised is None or left is None else len(raised) - len(left))
+        sides.append(left)
     old, new = sides
     stays, gone = _divided(old, new)
     _, appears = _divided(new, old)
@@ -151,7 +152,8 @@ def compare(
     figures["examples"] = {side: _closest(alerts, *rules) for side, alerts in changed.items()}
     keys = [alerts["entity_key"] for alerts in changed.values() if alerts is not None]
     touched = pa.chunked_array([part for key in keys for part in key.chunks], pa.string())
-    rows = [_rows(side, alerts, touched) for side, alerts in {**changed, STAY: stays}.items() if alerts is not None]
+    shown = {side: alerts for side, alerts in {**changed, STAY: stays}.items() if alerts is not None}
+    rows = [_rows(side, rules[1].name, alerts, touched) for side, alerts in shown.items()]
     return Changes(pa.concat_tables([ROWS.empty_table(), *rows]), figures)
 
 
@@ -161,13 +163,6 @@ def _since(parts: Sequence[pa.Table], begin: datetime | None) -> pa.Table | None
         return None
     alerts = pa.concat_tables(parts)
     return alerts if begin is None else alerts.filter(pc.field("time") >= pa.scalar(begin, alerts["time"].type))
-
-
-def _identified(alerts: pa.Table, name: str) -> pa.Table:
-    first = pc.list_element(alerts["transaction_ids"], 0).to_pylist()
-    last = alerts["transaction_id"].to_pylist()
-    ids = [evidence.alert_id(name, *pair) for pair in zip(first, last, strict=True)]
-    return alerts.append_column("alert_id", pa.array(ids, pa.string()))
 
 
 def _divided(alerts: pa.Table | None, others: pa.Table | None) -> tuple[pa.Table | None, pa.Table | None]:
@@ -198,8 +193,12 @@ def _distance(values: Mapping[str, float], limits: Mapping[str, float]) -> float
     return min(shares, default=None)
 
 
-def _rows(side: str, alerts: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
+def _rows(side: str, name: str, alerts: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
+    """Return the alerts of some keys in the columns of :class:`Changes`."""
     chosen = alerts.filter(pc.is_in(alerts["entity_key"], keys))
+    first = pc.list_element(chosen["transaction_ids"], 0).to_pylist()
+    pairs = zip(first, chosen["transaction_id"].to_pylist(), strict=True)
+    chosen = chosen.append_column("alert_id", pa.array((evidence.alert_id(name, *pair) for pair in pairs), pa.string()))
     chosen = chosen.append_column("change", pa.repeat(side, len(chosen)))
     decided = chosen["verdicts"].to_pylist() if "verdicts" in chosen.column_names else [[]] * len(chosen)
     is_fraud = [any(known) if (known := [one for one in of if one is not None]) else None for of in decided]
