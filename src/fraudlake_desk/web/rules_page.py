@@ -243,7 +243,7 @@ def _what_if(store: Store, changes: WhatIf) -> dict[str, Any]:
         examples = changes.examples[name]
         nearest = bool(examples) and examples[0].distance is not None
         sides.append({"title": title, "figures": figures, "examples": examples, "nearest": nearest})
-    return {"stay": changes.stay, "changed": len(cases.changed), "load": load, "sides": sides}
+    return {"stay": number(changes.stay), "changed": number(len(cases.changed)), "load": load, "sides": sides}
 
 
 def _weighted(of: Precision) -> str:
