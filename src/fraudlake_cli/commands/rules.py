@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,16 +18,19 @@ from fraudlake_cli.progress import console, timed
 from fraudlake_cli.summary import approximately
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from fraudlake.detection.comparison import Comparison
     from fraudlake.detection.report import Agreement, Report
     from fraudlake.rules.kinds import Rule
+    from fraudlake.rules.relations import Finding
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
     from fraudlake_desk.queue.precision import Precision
 
 _DAY = Day()
+_SHOWN = 30
+"""Most findings of rules that are printed."""
 
 
 @cli.group(name="rules", example="fraudlake rules backtest tiny_then_huge --from 2026-03-01")
@@ -41,23 +45,35 @@ def _source(command: Any) -> Any:
 
 @rules_.command(example="fraudlake rules check --sql query.sql")
 @_source
+@click.option("--evaluated", is_flag=True, help="Check the rules that the lake evaluates, live or shadow.")
 @options("columns")
 @click.pass_obj
-def check(app: App, /, name: str | None, file: Path | None, **flags: str | None) -> None:
-    """Check whether a rule, or every rule, is valid, without evaluating it.
+def check(app: App, /, name: str | None, file: Path | None, evaluated: bool, **flags: str | None) -> None:
+    """Check whether a rule, or every rule, is valid, and what can be proved of it, without evaluating it.
 
     NAME is a rule of the settings. Without NAME and --sql, all rules of the settings are checked, against the columns
-    of the lake if there is one.
+    of the lake if there is one; --evaluated checks those of the lake. Rules that can never alert, and rules
+    that are contained in another, are named.
     """
+    from fraudlake.detection import rule_table
+    from fraudlake.rules import relations
     from fraudlake.rules.columns import query_columns
 
+    if evaluated and (name or file):
+        raise UsageError("--evaluated checks all rules of the lake: leave out NAME and --sql")
     settings = app.settings_of_lake(**flags)
     rules = [_rule(settings, name, file)] if name or file else list(settings.rules)
+    if evaluated:
+        versions = rule_table.read(app.open_existing(**flags)).evaluated
+        rules = [*{version.rule.name: version.rule for version in versions}.values()]
     columns = query_columns(settings.columns)
     for rule in rules:
         rule.check(columns, settings.entities)
+    found = relations.find(rules, columns)
     valid = [{"name": rule.name, "kind": rule.kind} for rule in rules]
-    app.say({"valid": valid}, "\n".join(f"{rule.name}: a valid rule of kind {rule.kind}" for rule in rules))
+    result = {"valid": valid, "findings": [asdict(finding) for finding in found]}
+    lines = [*(f"{rule.name}: a valid rule of kind {rule.kind}" for rule in rules), *_found(found)]
+    app.say(result, "\n".join(lines))
 
 
 @rules_.command(example="fraudlake rules backtest tiny_then_huge --from 2026-03-01 --matches matches.jsonl")
@@ -188,6 +204,16 @@ def _rule(settings: Settings, name: str | None, file: Path | None) -> Rule:
 
     _require_one(name, file)
     return query_of(file) if file else RuleSet.of(settings.rules).version_of(str(name)).rule
+
+
+def _found(findings: Sequence[Finding]) -> list[str]:
+    """Describe what is proved of rules, the most useful first."""
+    kinds = ("never", "contained", "apart", "overlap")
+    shown = [str(finding) for kind in kinds for finding in findings if finding.kind == kind]
+    undecided = sum(finding.kind == "undecided" for finding in findings)
+    more = [f"{counted(len(shown) - _SHOWN, 'further finding')}: --json lists them"] if len(shown) > _SHOWN else []
+    of_others = [f"{counted(undecided, 'pair')} of rules not decided: --json lists them"] if undecided else []
+    return [*shown[:_SHOWN], *more, *of_others]
 
 
 def _overlaps(compared: Comparison) -> list[str]:
