@@ -55,7 +55,6 @@ def check(app: App, /, name: str | None, file: Path | None, evaluated: bool, **f
     of the lake if there is one; --evaluated checks those of the lake. Rules that can never alert, and rules
     that are contained in another, are named.
     """
-    from fraudlake.detection import rule_table
     from fraudlake.rules import relations
     from fraudlake.rules.columns import query_columns
 
@@ -64,6 +63,8 @@ def check(app: App, /, name: str | None, file: Path | None, evaluated: bool, **f
     settings = app.settings_of_lake(**flags)
     rules = [_rule(settings, name, file)] if name or file else list(settings.rules)
     if evaluated:
+        from fraudlake.detection import rule_table
+
         versions = rule_table.read(app.open_existing(**flags)).evaluated
         rules = [*{version.rule.name: version.rule for version in versions}.values()]
     columns = query_columns(settings.columns)
