@@ -9,9 +9,11 @@ import pytest
 
 from benchmarks import feedback
 from benchmarks.learning_worlds import KINDS, LASTS, World, drifting
+from fraudlake.model.classifier import Classifier, Logistic
 
 DAYS = 60
 DRIFTS = (12, 24, 36, 48)
+MODEL = Classifier(("amount",), Logistic([0.0], [1.0], [1.0], 0.0), 1.0, 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -41,23 +43,30 @@ def test_a_way_learns_from_old_labels_and_from_verdicts_that_are_known(
     world: World, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taught: list[set[int]] = []
+    weighed: list[float] = []
+    reviewed = world.rows.account == world.rows.account[0]
 
     def learned(world: World, at: np.ndarray, weights: np.ndarray) -> Any:
-        assert set(weights[world.rows.fraud[at] == 1]) <= {1.0}
+        assert set(weights[(world.rows.fraud[at] == 1) & ~reviewed[at]]) <= {1.0}
         taught.append(set(world.day[at]))
-        return "a model"
+        weighed.append(float(weights.max()))
+        return MODEL
 
     monkeypatch.setattr(feedback, "learned", learned)
-    reviewed = world.rows.account == world.rows.account[0]
     known_on = feedback.reported_on(world, seed=1)
-    models = feedback.trained(world, way, 50, reviewed, known_on)
+    stands_for = np.where(reviewed, 70.0, 1.0)
+    model = feedback.trained(world, way, 50, reviewed, stands_for, known_on)
     old = set(range(30))
     reported = [day for day, fraud, on in zip(world.day, world.rows.fraud, known_on, strict=True) if fraud and on <= 50]
     verdicts = set(world.day[reviewed & (world.day < 50)])
     known = {day for day in {*reported, *verdicts} if day >= 30}
     assert known and max(reported) <= 43
-    assert taught == {"delayed": [old], "one": [old | known], "joined": [old, known]}[way]
-    assert len(models) == len(taught)
+    both = [old, known]
+    assert taught == {"delayed": [old], "one": [old | known], "joined": both, "weighted": both}[way]
+    assert model is not None
+    assert (model.feedback is None) == (way in ("delayed", "one"))
+    largest = {"delayed": 1 / feedback.SAMPLED, "one": 1 / feedback.SAMPLED, "joined": 1.0, "weighted": 70.0}[way]
+    assert weighed[-1] == pytest.approx(largest)
 
 
 def test_fraud_is_reported_seven_to_twenty_days_later_with_all_payments_of_its_day(world: World) -> None:
@@ -70,7 +79,9 @@ def test_fraud_is_reported_seven_to_twenty_days_later_with_all_payments_of_its_d
 def test_a_model_that_cannot_be_learned_is_left_out(world: World) -> None:
     nobody = np.zeros(len(world.day), bool)
     never = np.full(len(world.day), 999)
-    assert len(feedback.trained(world, "joined", 50, nobody, never)) == 1
+    model = feedback.trained(world, "joined", 50, nobody, np.ones(len(world.day)), never)
+    assert model is not None
+    assert model.feedback is None
 
 
 def test_the_interval_of_equal_differences_has_no_width() -> None:

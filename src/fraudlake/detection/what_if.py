@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake import tables
 from fraudlake.detection import backtest, evidence, truth
-from fraudlake.detection.alert_changes import ROWS, WhatIf, compare, entries_of, summarize
+from fraudlake.detection.alert_changes import ROWS, Changes, WhatIf, compare, entries_of, summarize
 from fraudlake.errors import UsageError
 from fraudlake.rules.columns import query_columns
 from fraudlake.silver import transactions
@@ -20,13 +20,16 @@ from fraudlake.text import json_text
 from fraudlake.text.durations import microseconds
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from fraudlake.lake import Lake
     from fraudlake.rules.kinds import Rule
 
-_SCHEMA = """
+SCHEMA = """
     change STRING, alert_id STRING, entity STRING, entity_key STRING, account_id STRING, transaction_id STRING,
     timestamp TIMESTAMP, amount DOUBLE, is_fraud BOOLEAN, figures STRING
 """
+"""The columns of differences that tasks yield: rows of :data:`ROWS`, and one with the figures alone, as JSON."""
 _FIGURES = pa.field("figures", pa.string())
 
 
@@ -63,14 +66,23 @@ def what_if(lake: Lake, old: Rule | None, new: Rule, first: date | None = None, 
 
     def compared(*alerts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         before = () if old is None else alerts[0]
-        changes = compare(before, alerts[-1], (old, new), entries, begin)
-        figures = pa.table({name: pa.nulls(1, type_) for name, type_ in zip(ROWS.names, ROWS.types, strict=True)})
-        figures = figures.append_column(_FIGURES, pa.array([json_text.dumps(changes.figures)]))
-        others = changes.rows.append_column(_FIGURES, pa.nulls(len(changes.rows), pa.string()))
-        yield from pa.concat_tables([figures, others]).to_batches()
+        return in_batches(compare(before, alerts[-1], (old, new), entries, begin))
 
-    evaluated = backtest.evaluate_in_tasks(rows, rules, lake.settings, tasks, needs, compared, _SCHEMA).toArrow()
-    is_figures = evaluated["figures"].is_valid()
-    figures = [json.loads(text) for text in evaluated["figures"].filter(is_figures).to_pylist()]
-    changed = evaluated.filter(pc.invert(is_figures)).select(ROWS.names).cast(ROWS)
-    return summarize(lake.store, changed, figures, (old, new), history, frauds)
+    changes = backtest.evaluate_in_tasks(rows, rules, lake.settings, tasks, needs, compared, SCHEMA)
+    return summarize(lake.store, *collected(changes), (old, new), history, frauds)
+
+
+def in_batches(changes: Changes) -> Iterator[pa.RecordBatch]:
+    """Yield the differences that a task has found, in the columns of :data:`SCHEMA`."""
+    figures = pa.table({name: pa.nulls(1, type_) for name, type_ in zip(ROWS.names, ROWS.types, strict=True)})
+    figures = figures.append_column(_FIGURES, pa.array([json_text.dumps(changes.figures)]))
+    others = changes.rows.append_column(_FIGURES, pa.nulls(len(changes.rows), pa.string()))
+    yield from pa.concat_tables([figures, others]).to_batches()
+
+
+def collected(changes: DataFrame) -> tuple[pa.Table, list[dict[str, Any]]]:
+    """Return the rows and the figures that tasks have yielded by :func:`in_batches`."""
+    found = changes.toArrow()
+    is_figures = found["figures"].is_valid()
+    figures = [json.loads(text) for text in found["figures"].filter(is_figures).to_pylist()]
+    return found.filter(pc.invert(is_figures)).select(ROWS.names).cast(ROWS), figures

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.detection import alert_changes, comparison, suppression, truth
+from fraudlake.detection import what_if as what_if_
 from fraudlake.detection.alerts import alert_id
 from fraudlake.detection.backtest import without_suppressed
 from fraudlake.entity import ACCOUNT
@@ -20,7 +24,6 @@ from fraudlake.silver import clock
 if TYPE_CHECKING:
     from datetime import date
 
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
     from fraudlake.detection.alert_changes import WhatIf
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 ROLE = "SCORED"
 """The role of the transaction in the evidence."""
+_SIDE = "_side"
 _READ = ("transaction_id", "account_id", "timestamp", "amount", "probability", "reasons", "model_version")
 _EXPLANATION = (
     "Account %s paid %.2f at %s UTC: version %s of the model gives it the fraud probability %.3f (limit %.3f)"
@@ -125,16 +129,25 @@ def what_if(lake: Lake, old: Rule | None, new: ModelRule, first: date | None, la
     silver = lake.read(tables.SILVER_TRANSACTIONS).where(in_range)
     scored = silver.join(predictions.select("transaction_id"), on="transaction_id", how="left_semi")
     decided = truth.verdicts_on(lake, in_range, scored.select("transaction_id"))
-    rules = (old, new)
-    sides = [[] if rule is None else [_as_evidence(lake, predictions, rule, silver, decided)] for rule in rules]
-    changes = alert_changes.compare(sides[0], sides[1], rules, alert_changes.entries_of(lake.store, new.name))
-    history = truth.count_rows(scored)
-    return alert_changes.summarize(lake.store, changes.rows, [changes.figures], rules, history, truth.frauds(decided))
+    sides = [
+        comparison.as_evidence(
+            raise_latest(predictions, lake, RuleSet.of([rule]).versions), silver, decided
+        ).withColumn(_SIDE, F.lit(number))
+        for number, rule in enumerate((old, new))
+        if rule is not None
+    ]
+    raised = reduce(lambda some, others: some.unionByName(others), sides)
+    entries = alert_changes.entries_of(lake.store, new.name)
 
+    def compared(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        present = [batch for batch in batches if batch.num_rows]
+        if present:
+            alerts = pa.Table.from_batches(present)
+            before, after = (alerts.filter(pc.field(_SIDE) == side).drop_columns(_SIDE) for side in (0, 1))
+            yield from what_if_.in_batches(alert_changes.compare([before], [after], (old, new), entries))
 
-def _as_evidence(lake: Lake, predictions: DataFrame, rule: Rule, silver: DataFrame, decided: DataFrame) -> pa.Table:
-    alerts = raise_latest(predictions, lake, RuleSet.of([rule]).versions)
-    return comparison.as_evidence(alerts, silver, decided).toArrow()
+    found = what_if_.collected(raised.repartition("entity_key").mapInArrow(compared, what_if_.SCHEMA))
+    return alert_changes.summarize(lake.store, *found, (old, new), truth.count_rows(scored), truth.frauds(decided))
 
 
 def _of_kind(versions: Sequence[RuleVersion]) -> Iterator[tuple[RuleVersion, ModelRule]]:

@@ -34,7 +34,7 @@ _SHOWN = 10
 
 @rules_.command(example="fraudlake rules whatif busy --set above=12 --from 2026-03-01")
 @click.argument("rule", metavar="NAME|FILE")
-@click.option("--set", "changed", multiple=True, metavar="FIELD=VALUE", help="Change a field of the rule; repeatable.")
+@click.option("--set", "changed", multiple=True, metavar="FIELD=NEW", help="Change a field of the rule; repeatable.")
 @click.option("--from", "first", type=_DAY, help="First day (UTC).  [default: silver's first]")
 @click.option("--to", "last", type=_DAY, help="Last day (UTC).  [default: silver's last]")
 @click.option("--changes", type=click.Path(path_type=Path), help="File for the alerts that change, as JSON lines.")
@@ -64,7 +64,7 @@ def whatif(
     tried = _changed(_rule(rules, rule), changed)
     live = next((one for one in rules.live if one.rule.name == tried.name), None)
     if live is not None and live.rule == tried:
-        raise UsageError(f"{tried.name} is live as it is: change a field with --set FIELD=VALUE, or give a FILE")
+        raise UsageError(f"{tried.name} is live as it is: change a field with --set FIELD=NEW, or give a FILE")
     days = (first.date() if first else None, last.date() if last else None)
     with timed("what if") as progress:
         result = api.what_if(lake, tried, *days)
@@ -105,7 +105,7 @@ def _changed(rule: Rule, changed: Sequence[str]) -> Rule:
     for one in changed:
         name, is_given, value = one.partition("=")
         if not is_given or not name.strip():
-            raise UsageError(f"--set {one}: write FIELD=VALUE, such as --set above=12")
+            raise UsageError(f"--set {one}: write FIELD=NEW, such as --set above=12")
         try:
             fields[name.strip()] = json.loads(value)
         except ValueError:
