@@ -275,8 +275,8 @@ def _cases(store: Store, name: str, rows: pa.Table, history: Range) -> CaseChang
         sides.append(cases.cases(pa.concat_tables([others, chosen]), settings.case_gap, settings.case_length))
     before, after = (_alerts_of(of) for of in sides)
     opened = [Counter(of["date"].to_pylist()) for of in sides]
-    for day, count in _opened(store, history.first, history.last).items():
-        per_day[day.isoformat()] = (count, count + opened[1][day] - opened[0][day])
+    for day, count in _opened_by_others(store, rows, history.first, history.last).items():
+        per_day[day.isoformat()] = (count + opened[0][day], count + opened[1][day])
     alerts_before, alerts_after = (set(chain.from_iterable(of.values())) for of in (before, after))
     stays = {case for case, alerts in after.items() if alerts & alerts_before}
     return CaseChanges(
@@ -311,16 +311,19 @@ def _between(begin: datetime, end: datetime) -> str:
     return f"timestamp >= {value(begin)} AND timestamp < {value(end)}"
 
 
-def _opened(store: Store, first: date, last: date) -> dict[date, int]:
-    """Return how many cases there are now, by the day on which they opened; 0 for a day without any."""
-    rows = store.query(
-        f"SELECT date, count(*) AS cases FROM {tables.GOLD_CASES.name} "
-        f"WHERE date >= DATE '{first}' AND date <= DATE '{last}' GROUP BY date",
+def _opened_by_others(store: Store, rows: pa.Table, first: date, last: date) -> dict[date, int]:
+    """Return how many cases of keys without a difference ``gold_cases`` has, by the day on which they opened."""
+    present = store.query(
+        f"SELECT date, entity, entity_key FROM {tables.GOLD_CASES.name} "
+        f"WHERE date >= DATE '{first}' AND date <= DATE '{last}'",
         tables.GOLD_CASES,
-    ).to_pylist()
-    counts = {row["date"]: row["cases"] for row in rows}
+    )
+    is_touched = pc.is_in(present["entity_key"], rows["entity_key"])
+    if len(rows):
+        is_touched = pc.and_(is_touched, pc.equal(present["entity"], rows["entity"][0]))
+    counts = Counter(present.filter(pc.invert(is_touched))["date"].to_pylist())
     days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
-    return {day: counts.get(day, 0) for day in days}
+    return {day: counts[day] for day in days}
 
 
 def entries_of(store: Store, name: str) -> list[Entry]:
