@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from fraudlake import settings, tables
 from fraudlake.detection import alerts, detector_stream
 from fraudlake.errors import UsageError
-from fraudlake.gold import GROUPED
 from fraudlake.gold.aggregate import GroupAggregate
+from fraudlake.gold.gold_tables import GROUPED
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.silver import transactions
 
