@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -192,8 +192,6 @@ def _shares(sizes: Floats) -> Floats:
 
 
 _KINDS = {"trees": Trees, "logistic": Logistic}
-_OPTIONAL = ("encodings", "feedback")
-"""The fields that the stored form leaves out if there is nothing in them."""
 
 
 def single(features: NDArray[Any]) -> NDArray[np.float32]:
@@ -241,19 +239,11 @@ class Classifier:
     def log_odds(self, features: Floats) -> Floats:
         """Return the calibrated log-odds of fraud."""
         own: Floats = self.slope * self.learned.margins(single(features)) + self.offset
-        if self.feedback is None:
-            return own
-        others = self.feedback.log_odds(features)
-        # The logarithms of both probabilities and of both counter-probabilities, so that none is rounded to 0.
-        fraud = np.logaddexp(-np.logaddexp(0, -own), -np.logaddexp(0, -others))
-        genuine = np.logaddexp(-np.logaddexp(0, own), -np.logaddexp(0, others))
-        both: Floats = fraud - genuine
-        return both
+        return own if self.feedback is None else _joined(own, self.feedback.log_odds(features))
 
     def probabilities(self, features: Floats) -> Floats:
         """Return the calibrated probability of fraud."""
-        probabilities: Floats = 1 / (1 + np.exp(-np.clip(self.log_odds(features), -_MOST, _MOST)))
-        return probabilities
+        return _probabilities(self.log_odds(features))
 
     def contributions(self, features: Floats) -> Floats:
         """Return what each feature adds to the log-odds.
@@ -265,11 +255,12 @@ class Classifier:
         parts[:, -1] += self.offset
         if self.feedback is None:
             return parts
-        own = replace(self, feedback=None).probabilities(features)
-        others = self.feedback.probabilities(features)
-        share = (own / np.maximum(own + others, _TINY))[:, None]
-        parts = share * parts + (1 - share) * self.feedback.contributions(features)
-        parts[:, -1] = self.log_odds(features) - parts[:, :-1].sum(axis=1)
+        others = self.feedback.contributions(features)
+        sums = parts.sum(axis=1), others.sum(axis=1)
+        own, of_feedback = (_probabilities(of) for of in sums)
+        share = (own / np.maximum(own + of_feedback, _TINY))[:, None]
+        parts = share * parts + (1 - share) * others
+        parts[:, -1] = _joined(*sums) - parts[:, :-1].sum(axis=1)
         return parts
 
     @property
@@ -282,11 +273,17 @@ class Classifier:
 
     def to_bytes(self) -> bytes:
         """Return the stored form, JSON in UTF-8."""
+        return json.dumps(self._as_dict()).encode()
+
+    def _as_dict(self) -> dict[str, Any]:
         (kind,) = (name for name, form in _KINDS.items() if isinstance(self.learned, form))
-        values = {name: value for name, value in asdict(self).items() if name not in _OPTIONAL or value}
+        values: dict[str, Any] = {"format": FORMAT, "kind": kind, "features": self.features}
+        values |= {"learned": asdict(self.learned), "slope": self.slope, "offset": self.offset}
+        if self.encodings:
+            values["encodings"] = {name: asdict(encoding) for name, encoding in self.encodings.items()}
         if self.feedback is not None:
-            values["feedback"] = json.loads(self.feedback.to_bytes())
-        return json.dumps({"format": FORMAT, "kind": kind, **values}).encode()
+            values["feedback"] = self.feedback._as_dict()
+        return values
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> Classifier:
@@ -296,15 +293,18 @@ class Classifier:
             ValueError: the bytes are not a classifier, or have another version.
         """
         try:
-            values = json.loads(stored)
-            if values["format"] != FORMAT:
-                raise ValueError(f"it has format {values['format']}, and this fraudlake reads format {FORMAT}")
-            learned = _KINDS[values["kind"]](**values["learned"])
-            encodings = {name: Encoding(**encoding) for name, encoding in values.get("encodings", {}).items()}
-            feedback = cls.from_bytes(json.dumps(values["feedback"]).encode()) if "feedback" in values else None
-            return cls(tuple(values["features"]), learned, values["slope"], values["offset"], encodings, feedback)
+            return cls._of(json.loads(stored))
         except (KeyError, TypeError) as error:
             raise ValueError(f"it is not a stored classifier ({type(error).__name__}: {error})") from None
+
+    @classmethod
+    def _of(cls, values: dict[str, Any]) -> Classifier:
+        if values["format"] != FORMAT:
+            raise ValueError(f"it has format {values['format']}, and this fraudlake reads format {FORMAT}")
+        learned = _KINDS[values["kind"]](**values["learned"])
+        encodings = {name: Encoding(**encoding) for name, encoding in values.get("encodings", {}).items()}
+        feedback = cls._of(values["feedback"]) if "feedback" in values else None
+        return cls(tuple(values["features"]), learned, values["slope"], values["offset"], encodings, feedback)
 
     def predict(self, frame: pd.DataFrame, params: dict[str, Any] | None = None) -> Floats:
         """Return the probability of fraud of a frame's rows; ``mlflow.pyfunc`` calls this."""
@@ -312,6 +312,20 @@ class Classifier:
         for name, encoding in self.encodings.items():
             frame[name] = [encoding.of(text if isinstance(text, str) else None) for text in frame[name]]
         return self.probabilities(frame.to_numpy())
+
+
+def _probabilities(log_odds: Floats) -> Floats:
+    probabilities: Floats = 1 / (1 + np.exp(-np.clip(log_odds, -_MOST, _MOST)))
+    return probabilities
+
+
+def _joined(some: Floats, others: Floats) -> Floats:
+    """Return the log-odds of the means of the probabilities that two log-odds stand for."""
+    # The logarithms of both probabilities and of both counter-probabilities, so that none is rounded to 0.
+    fraud = np.logaddexp(-np.logaddexp(0, -some), -np.logaddexp(0, -others))
+    genuine = np.logaddexp(-np.logaddexp(0, some), -np.logaddexp(0, others))
+    joined: Floats = fraud - genuine
+    return joined
 
 
 def _load_pyfunc(path: str) -> Classifier:

@@ -60,9 +60,9 @@ def join(past: History, labelled: Rows, cut: search.Split, fitted: search.Fitted
     known now. Without a gap before the test part, or with few verdicts in it, nothing is joined.
     """
     known = past.reviewed(cut.validated_until, cut.tested_from)
-    latest = young(past, settings) if cut.validated_until < cut.tested_from else known
-    if not (has_both_kinds(known) and has_both_kinds(latest)):
+    if not has_both_kinds(known):  # nor if there is no gap
         return Joined(fitted)
+    latest = young(past, settings)
     encodings = fitted.classifier.encodings
     classifier = replace(fitted.classifier, feedback=_learned(known, settings, encodings))
     test_rows = labelled.between(cut.tested_from, None)
