@@ -53,7 +53,7 @@ class Listed:
 def listed(store: Store, rules: RuleSet, now: datetime | None = None) -> list[Listed]:
     """Return all entries, the latest first; their states depend on the rules of the lake."""
     now = now or datetime.now(UTC)
-    entries = read(store)
+    entries = list_entries.read(store)
     if not entries:
         return []
     counts = suppressed(store, "entry_id")
@@ -71,22 +71,9 @@ def suppressed(store: Store, column: str = "rule", window: Window | None = None)
     return Counter({row[column]: row["alerts"] for row in rows.to_pylist()})
 
 
-def read(store: Store, condition: str = "true") -> list[Entry]:
-    """Return the entries whose rows fulfil a condition in SQL, the latest first."""
-    list_ = f"list = {value(list_entries.SUPPRESSED)}"
-    return list_entries.as_entries(
-        store.query(f"SELECT * FROM {_TABLE.name} WHERE {list_} AND {condition}", _TABLE).to_pylist()
-    )
-
-
-def read_rule(store: Store, rule: str) -> list[Entry]:
-    """Return the entries of a rule."""
-    return read(store, f"rule = {value(rule)}")
-
-
 def read_key(store: Store, entity: str, key: str) -> list[Entry]:
     """Return the entries of a key, of any rule."""
-    return read(store, f"entity = {value(entity)} AND entity_key = {value(key)}")
+    return list_entries.read(store, f"entity = {value(entity)} AND entity_key = {value(key)}")
 
 
 def add(
@@ -121,7 +108,7 @@ def add(
     """
     entry_id = entry_id or event_log.new_id()
     now = now or datetime.now(UTC)
-    for known in read(store, f"entry_id = {value(entry_id)}"):
+    for known in list_entries.read(store, f"entry_id = {value(entry_id)}"):
         return known
     _require_texts(author, reason)
     by = _entity_of(store, rules, rule, entity)
@@ -131,7 +118,7 @@ def add(
     starts_at = list_entries.first_minute(now, _newest(store, now, ends_at))
     list_entries.require_span(starts_at, ends_at)
     of_key = f"rule = {value(rule)} AND entity = {value(by.name)} AND entity_key = {value(text)}"
-    for other in read(store, of_key):
+    for other in list_entries.read(store, of_key):
         if other.ends_at > starts_at:
             raise UsageError(
                 f"entry {other.entry_id} suppresses {rule} for {by.name} {text} already, until "
@@ -159,7 +146,7 @@ def end(store: Store, author: str, entry_id: str, reason: str, now: datetime | N
 
 
 def _one(store: Store, beginning: str) -> Entry:
-    candidates = [entry for entry in read(store) if entry.entry_id.startswith(beginning)]
+    candidates = [entry for entry in list_entries.read(store) if entry.entry_id.startswith(beginning)]
     if len(candidates) != 1:
         number = len(candidates) or "no"
         raise UsageError(f"{number} entries begin with '{beginning}': 'fraudlake rules suppressions' lists them")

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fraudlake import tables
 from fraudlake.detection import rule_table
-from fraudlake.detection.list_entries import suppressing
+from fraudlake.detection.list_entries import read_rule, suppressing
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.rules.kinds import RULE
 from fraudlake.rules.rule_set import RuleSet
@@ -185,7 +185,7 @@ def backtest(store: Store, rule: Rule, most: int = ROWS) -> Backtest:
 
     window = latest_days(store, most)
     rows, raised = _evaluated(store, rule, window)
-    alerts = raised.filter(suppressing(raised, list_entries.read_rule(store, rule.name)).is_null())
+    alerts = raised.filter(suppressing(raised, read_rule(store, rule.name)).is_null())
     labels = Counter(rows["label"].to_pylist())
     history = Range(len(rows), window.first, window.last, labels[True])
     decided = verdicts.latest(store, window)
@@ -214,7 +214,7 @@ def what_if(store: Store, old: Rule, new: Rule, most: int = ROWS) -> tuple[Windo
     if new.looks_at == "predictions":
         decided = {name: decided[name] for name in rows["transaction_id"].to_pylist() if name in decided}
     sides = [[with_verdicts(raised, decided)] for raised in (before, after)]
-    changes = compare(sides[0], sides[1], (old, new), list_entries.read_rule(store, new.name))
+    changes = compare(sides[0], sides[1], (old, new), read_rule(store, new.name))
     history = Range(len(rows), window.first, window.last, Counter(rows["label"].to_pylist())[True])
     return window, summarize(store, changes.rows, [changes.figures], (old, new), history, sum(decided.values()))
 

@@ -10,7 +10,7 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.detection import rule_table
-from fraudlake.detection.list_entries import Entry
+from fraudlake.detection.list_entries import Entry, read
 from fraudlake.errors import UsageError
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.rules.kinds import RULE
@@ -61,7 +61,7 @@ def test_an_entry_has_who_why_and_from_when_to_when(store: LocalStore) -> None:
     )
     assert (entry.entity, entry.entity_key, entry.account_id) == ("account", "A1", "A1")
     assert (entry.author, entry.reason, entry.at) == ("ann", "travels", NOW)
-    assert list_entries.read(store) == [entry]
+    assert read(store) == [entry]
 
 
 def test_it_begins_after_the_newest_payment_that_it_could_concern(store: LocalStore) -> None:
@@ -90,13 +90,13 @@ def test_a_key_can_be_suppressed_again_from_the_minute_at_which_an_entry_ends(st
     first = list_entries.end(store, "bob", add(store).entry_id, "wrong day", NOW)
     second = add(store, NOW)
     assert first.ends_at == second.starts_at
-    assert {one.entry_id for one in list_entries.read(store)} == {first.entry_id, second.entry_id}
+    assert {one.entry_id for one in read(store)} == {first.entry_id, second.entry_id}
 
 
 def test_a_form_that_is_sent_twice_adds_one_entry(store: LocalStore) -> None:
     once = add(store, entry_id="f" * 32)
     assert add(store, NOW + MINUTE, entry_id="f" * 32) == once
-    assert list_entries.read(store) == [once]
+    assert read(store) == [once]
 
 
 def test_the_states_of_entries(store: LocalStore) -> None:
@@ -152,7 +152,7 @@ def test_suppressed_alerts_are_counted_by_entry_and_by_rule(store: LocalStore) -
 def test_what_cannot_be_is_refused(store: LocalStore, values: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         add(store, **values)
-    assert list_entries.read(store) == []
+    assert read(store) == []
 
 
 def test_the_same_entry_twice_names_the_first(store: LocalStore) -> None:

@@ -324,10 +324,3 @@ def _opened_by_others(store: Store, rows: pa.Table, first: date, last: date) -> 
     counts = Counter(present.filter(pc.invert(is_touched))["date"].to_pylist())
     days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
     return {day: counts[day] for day in days}
-
-
-def entries_of(store: Store, name: str) -> list[Entry]:
-    """Return the entries that suppress alerts of a rule."""
-    table = tables.SILVER_LIST_ENTRIES
-    rows = store.query(f"SELECT * FROM {table.name} WHERE rule = {literal(name)}", table).to_pylist()
-    return list_entries.as_entries(rows)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 ROWS_OF_TASK = 250_000
 """Approximate number of transactions that a task of a backtest or a replay has in memory."""
+VERDICT = "verdict"
+"""The column of the latest verdict; true is fraud."""
 _ORDER = ("time", "account_id", "transaction_id")
 _MATCHES = 10_000
 
@@ -43,22 +45,38 @@ def backtest(lake: Lake, rule: Rule, first: date | None, last: date | None) -> t
     in_range = truth.condition("date", first, last)
     history = truth.count_range(lake, in_range)
     silver = lake.read(tables.SILVER_TRANSACTIONS).where(in_range)
-    tasks = max(lake.settings.buckets, -(-history.transactions // ROWS_OF_TASK))
-    frauds = 0
-    evaluated = silver
-    needs = [*evidence.NEEDS]
-    if lake.store.has_rows(tables.SILVER_VERDICTS):
-        decided = truth.verdicts_on(lake, in_range)
-        frauds = truth.frauds(decided)
-        needs = [*needs, "verdict"]
-        evaluated = silver.join(decided, on="transaction_id", how="left")
+    tasks = tasks_for(lake, history.transactions)
+    evaluated, needs = with_verdicts(lake, silver, in_range)
+    frauds = truth.frauds(truth.verdicts_on(lake, in_range)) if VERDICT in needs else 0
     entries = suppression.read_entries(lake, rule.name)
     if entries is None:
         counted = evaluate_in_tasks(evaluated, [rule], lake.settings, tasks, needs, _tallied, _TALLY)
         return report(rule, _read(counted), history, frauds), alerts(silver, rule, lake.settings, tasks)
-    schema = f"{evidence.COLUMNS}, verdicts ARRAY<BOOLEAN>" if "verdict" in needs else evidence.COLUMNS
+    schema = f"{evidence.COLUMNS}, verdicts ARRAY<BOOLEAN>" if VERDICT in needs else evidence.COLUMNS
     raised = evaluate_in_tasks(evaluated, [rule], lake.settings, tasks, needs, _batches, schema)
     return without_suppressed(raised, entries, rule, history, frauds)
+
+
+def tasks_for(lake: Lake, transactions: int) -> int:
+    """Return how many tasks share so many transactions."""
+    return max(lake.settings.buckets, -(-transactions // ROWS_OF_TASK))
+
+
+def with_verdicts(lake: Lake, rows: DataFrame, condition: str) -> tuple[DataFrame, list[str]]:
+    """Add the latest verdicts of days to transactions, unless the lake has none.
+
+    Args:
+        lake: the lake.
+        rows: rows of ``silver_transactions``.
+        condition: a condition on ``date`` that selects the verdicts.
+
+    Returns:
+        The rows, perhaps with :data:`VERDICT`, and the columns that evidence needs of them.
+    """
+    if not lake.store.has_rows(tables.SILVER_VERDICTS):
+        return rows, [*evidence.NEEDS]
+    decided = truth.verdicts_on(lake, condition)
+    return rows.join(decided, on="transaction_id", how="left"), [*evidence.NEEDS, VERDICT]
 
 
 def without_suppressed(

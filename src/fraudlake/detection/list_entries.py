@@ -17,14 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from fraudlake import tables
 from fraudlake.detection import rule_entity
 from fraudlake.detection.rule_entity import THE_ACCOUNT, Entity
 from fraudlake.entity import ACCOUNT, key_text
 from fraudlake.errors import UsageError
 from fraudlake.rules.columns import query_columns
 from fraudlake.text import json_text
+from fraudlake.text.sql_text import value
 
 if TYPE_CHECKING:
+    from fraudlake.lake.store import Store
     from fraudlake.rules.rule_set import RuleSet
     from fraudlake.settings import Settings
 
@@ -80,6 +83,18 @@ def as_entries(rows: Iterable[Mapping[str, Any]]) -> list[Entry]:
                 entry, ends_at=ends_at, ended_by=row["author"], ended_because=row["reason"]
             )
     return sorted(entries.values(), key=lambda entry: (entry.starts_at, entry.entry_id), reverse=True)
+
+
+def read(store: Store, condition: str = "true") -> list[Entry]:
+    """Return the entries whose rows fulfil a condition in SQL, the latest first."""
+    table = tables.SILVER_LIST_ENTRIES
+    suppressed = f"list = {value(SUPPRESSED)}"
+    return as_entries(store.query(f"SELECT * FROM {table.name} WHERE {suppressed} AND {condition}", table).to_pylist())
+
+
+def read_rule(store: Store, rule: str) -> list[Entry]:
+    """Return the entries of a rule."""
+    return read(store, f"rule = {value(rule)}")
 
 
 def suppressing(alerts: pa.Table, entries: Iterable[Entry]) -> pa.Array:

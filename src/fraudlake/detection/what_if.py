@@ -11,13 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake import tables
-from fraudlake.detection import backtest, evidence, truth
-from fraudlake.detection.alert_changes import ROWS, Changes, WhatIf, compare, entries_of, summarize
+from fraudlake.detection import backtest, list_entries, truth
+from fraudlake.detection.alert_changes import ROWS, Changes, WhatIf, compare, summarize
 from fraudlake.errors import UsageError
 from fraudlake.rules.columns import query_columns
-from fraudlake.silver import transactions
 from fraudlake.text import json_text
-from fraudlake.text.durations import microseconds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,21 +46,16 @@ def what_if(lake: Lake, old: Rule | None, new: Rule, first: date | None = None, 
         raise UsageError(f"{new.name}: what-if compares rules by one entity, and these are by two: backtest each")
     in_range = truth.condition("date", first, last)
     history = truth.count_range(lake, in_range)
-    rows = lake.read(tables.SILVER_TRANSACTIONS).where(truth.condition("date", None, last))
     begin = datetime.combine(first, time(), UTC) if first else None
     look_backs = [one.look_back for one in compiled]
+    since = None
     if begin is not None and None not in look_backs:
-        longest = max(span for span in look_backs if span is not None)
-        rows = transactions.since(rows, microseconds(begin - longest - datetime.fromtimestamp(0, UTC)))
-    needs = [*evidence.NEEDS]
-    frauds = 0
-    if lake.store.has_rows(tables.SILVER_VERDICTS):
-        decided = truth.verdicts_on(lake, truth.condition("date", None, last))
-        frauds = truth.frauds(truth.verdicts_on(lake, in_range))
-        needs = [*needs, "verdict"]
-        rows = rows.join(decided, on="transaction_id", how="left")
-    entries = entries_of(lake.store, new.name)
-    tasks = max(lake.settings.buckets, -(-history.transactions // backtest.ROWS_OF_TASK))
+        since = (begin - max(span for span in look_backs if span is not None)).date()
+    seen = truth.condition("date", since, last)
+    rows, needs = backtest.with_verdicts(lake, lake.read(tables.SILVER_TRANSACTIONS).where(seen), seen)
+    frauds = truth.frauds(truth.verdicts_on(lake, in_range)) if backtest.VERDICT in needs else 0
+    entries = list_entries.read_rule(lake.store, new.name)
+    tasks = backtest.tasks_for(lake, truth.count_range(lake, seen).transactions)
 
     def compared(*alerts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         before = () if old is None else alerts[0]
@@ -73,7 +66,7 @@ def what_if(lake: Lake, old: Rule | None, new: Rule, first: date | None = None, 
 
 
 def in_batches(changes: Changes) -> Iterator[pa.RecordBatch]:
-    """Yield the differences that a task has found, in the columns of :data:`SCHEMA`."""
+    """Yield the differences of a task in the columns of :data:`SCHEMA`."""
     figures = pa.table({name: pa.nulls(1, type_) for name, type_ in zip(ROWS.names, ROWS.types, strict=True)})
     figures = figures.append_column(_FIGURES, pa.array([json_text.dumps(changes.figures)]))
     others = changes.rows.append_column(_FIGURES, pa.nulls(len(changes.rows), pa.string()))
@@ -82,7 +75,7 @@ def in_batches(changes: Changes) -> Iterator[pa.RecordBatch]:
 
 def collected(changes: DataFrame) -> tuple[pa.Table, list[dict[str, Any]]]:
     """Return the rows and the figures that tasks have yielded by :func:`in_batches`."""
-    found = changes.toArrow()
-    is_figures = found["figures"].is_valid()
-    figures = [json.loads(text) for text in found["figures"].filter(is_figures).to_pylist()]
-    return found.filter(pc.invert(is_figures)).select(ROWS.names).cast(ROWS), figures
+    whole = changes.toArrow()
+    is_figures = whole["figures"].is_valid()
+    figures = [json.loads(text) for text in whole["figures"].filter(is_figures).to_pylist()]
+    return whole.filter(pc.invert(is_figures)).select(ROWS.names).cast(ROWS), figures

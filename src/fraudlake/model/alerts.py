@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.detection import alert_changes, comparison, suppression, truth
+from fraudlake.detection import alert_changes, comparison, list_entries, suppression, truth
 from fraudlake.detection import what_if as what_if_
 from fraudlake.detection.alerts import alert_id
 from fraudlake.detection.backtest import without_suppressed
@@ -109,35 +109,48 @@ def backtest(lake: Lake, rule: ModelRule, first: date | None, last: date | None)
 
     They cover the transactions that have a prediction; see :func:`fraudlake.detection.backtest.backtest`.
     """
-    in_range = truth.condition("date", first, last)
-    predictions = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(in_range)
-    silver = lake.read(tables.SILVER_TRANSACTIONS).where(in_range)
-    scored = silver.join(predictions.select("transaction_id"), on="transaction_id", how="left_semi")
-    decided = truth.verdicts_on(lake, in_range, scored.select("transaction_id"))
-    alerts = comparison.as_evidence(raise_latest(predictions, lake, RuleSet.of([rule]).versions), silver, decided)
+    scored = _Scored.on_days(lake, first, last)
+    alerts = scored.evidence(lake, rule)
     entries = suppression.read_entries(lake, rule.name)
-    return without_suppressed(alerts, entries, rule, truth.count_rows(scored), truth.frauds(decided))
+    history = truth.count_rows(scored.transactions)
+    return without_suppressed(alerts, entries, rule, history, truth.frauds(scored.decided))
+
+
+class _Scored(NamedTuple):
+    """Predictions and silver of a range of days, the transactions that have a prediction, and the verdicts on these."""
+
+    predictions: DataFrame
+    silver: DataFrame
+    transactions: DataFrame
+    decided: DataFrame
+
+    @classmethod
+    def on_days(cls, lake: Lake, first: date | None, last: date | None) -> _Scored:
+        in_range = truth.condition("date", first, last)
+        predictions = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(in_range)
+        silver = lake.read(tables.SILVER_TRANSACTIONS).where(in_range)
+        scored = silver.join(predictions.select("transaction_id"), on="transaction_id", how="left_semi")
+        return cls(predictions, silver, scored, truth.verdicts_on(lake, in_range, scored.select("transaction_id")))
+
+    def evidence(self, lake: Lake, rule: Rule) -> DataFrame:
+        """Return the alerts of a rule, :data:`evidence.COLUMNS` and ``verdicts``."""
+        alerts = raise_latest(self.predictions, lake, RuleSet.of([rule]).versions)
+        return comparison.as_evidence(alerts, self.silver, self.decided)
 
 
 def what_if(lake: Lake, old: Rule | None, new: ModelRule, first: date | None, last: date | None) -> WhatIf:
     """Compare the alerts of a changed rule with those of the present one, over predictions of a range of days.
 
-    See :func:`fraudlake.detection.what_if.of_transactions`.
+    See :func:`fraudlake.detection.what_if.what_if`.
     """
-    in_range = truth.condition("date", first, last)
-    predictions = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(in_range)
-    silver = lake.read(tables.SILVER_TRANSACTIONS).where(in_range)
-    scored = silver.join(predictions.select("transaction_id"), on="transaction_id", how="left_semi")
-    decided = truth.verdicts_on(lake, in_range, scored.select("transaction_id"))
+    scored = _Scored.on_days(lake, first, last)
     sides = [
-        comparison.as_evidence(
-            raise_latest(predictions, lake, RuleSet.of([rule]).versions), silver, decided
-        ).withColumn(_SIDE, F.lit(number))
+        scored.evidence(lake, rule).withColumn(_SIDE, F.lit(number))
         for number, rule in enumerate((old, new))
         if rule is not None
     ]
     raised = reduce(lambda some, others: some.unionByName(others), sides)
-    entries = alert_changes.entries_of(lake.store, new.name)
+    entries = list_entries.read_rule(lake.store, new.name)
 
     def compared(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         present = [batch for batch in batches if batch.num_rows]
@@ -146,8 +159,9 @@ def what_if(lake: Lake, old: Rule | None, new: ModelRule, first: date | None, la
             before, after = (alerts.filter(pc.field(_SIDE) == side).drop_columns(_SIDE) for side in (0, 1))
             yield from what_if_.in_batches(alert_changes.compare([before], [after], (old, new), entries))
 
-    found = what_if_.collected(raised.repartition("entity_key").mapInArrow(compared, what_if_.SCHEMA))
-    return alert_changes.summarize(lake.store, *found, (old, new), truth.count_rows(scored), truth.frauds(decided))
+    changes = what_if_.collected(raised.repartition("entity_key").mapInArrow(compared, what_if_.SCHEMA))
+    history = truth.count_rows(scored.transactions)
+    return alert_changes.summarize(lake.store, *changes, (old, new), history, truth.frauds(scored.decided))
 
 
 def _of_kind(versions: Sequence[RuleVersion]) -> Iterator[tuple[RuleVersion, ModelRule]]:

@@ -274,7 +274,7 @@ def _computed(lake: Lake, days: _Days, rules: RuleSet) -> Iterator[tuple[dict[Ta
         quarantined = written(_QUARANTINE, rejected)
         others = lake.read(_SILVER).where(~days.hold("date"))
         near = others.unionByName(transactions, allowMissingColumns=True).where(days.near)
-        tasks = max(lake.settings.buckets, -(-near.count() // backtest.ROWS_OF_TASK))
+        tasks = backtest.tasks_for(lake, near.count())
         now = _evaluated_before(lake)
         detected = history.detector_output_of_history(
             near, lake.settings, rules.of_source("transactions").live, tasks, now

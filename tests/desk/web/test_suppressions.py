@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fraudlake import tables
+from fraudlake.detection import list_entries
 from fraudlake.detection.list_entries import Entry
-from fraudlake_desk import list_entries
 from fraudlake_desk.web.role import Role
 from tests.desk import small_lake
 from tests.desk.web.conftest import Open, OpenStore
