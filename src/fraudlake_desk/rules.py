@@ -26,7 +26,7 @@ from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
     from fraudlake.detection.alert_changes import WhatIf
-    from fraudlake.detection.report import Report
+    from fraudlake.detection.report import Range, Report
     from fraudlake.lake.store import Store
     from fraudlake.rules.kinds import Rule
     from fraudlake.rules.rule_set import RuleVersion
@@ -181,19 +181,14 @@ def backtest(store: Store, rule: Rule, most: int = ROWS) -> Backtest:
         UsageError: the rule does not fit the columns.
         FraudlakeError: the lake has no transactions.
     """
-    from fraudlake.detection.report import Range, Tally, report, with_verdicts
+    from fraudlake.detection.report import Tally, report
 
     window = latest_days(store, most)
-    rows, raised = _evaluated(store, rule, window)
+    history, frauds, (raised,) = _raised(store, [rule], window)
     alerts = raised.filter(suppressing(raised, read_rule(store, rule.name)).is_null())
-    labels = Counter(rows["label"].to_pylist())
-    history = Range(len(rows), window.first, window.last, labels[True])
-    decided = verdicts.latest(store, window)
-    if rule.looks_at == "predictions":
-        decided = {name: decided[name] for name in rows["transaction_id"].to_pylist() if name in decided}
     tally = Tally()
-    tally.add(with_verdicts(alerts, decided))
-    figures = report(rule, [tally.as_dict()], history, sum(decided.values()))
+    tally.add(alerts)
+    figures = report(rule, [tally.as_dict()], history, frauds)
     return Backtest(window, replace(figures, suppressed=len(raised) - len(alerts)))
 
 
@@ -205,36 +200,50 @@ def what_if(store: Store, old: Rule, new: Rule, most: int = ROWS) -> tuple[Windo
         FraudlakeError: the lake has no transactions.
     """
     from fraudlake.detection.alert_changes import compare, summarize
-    from fraudlake.detection.report import Range, with_verdicts
 
     window = latest_days(store, most)
+    history, frauds, (before, after) = _raised(store, [old, new], window)
+    changes = compare([before], [after], (old, new), read_rule(store, new.name))
+    return window, summarize(store, changes.rows, [changes.figures], (old, new), history, frauds)
+
+
+def _raised(store: Store, rules: Sequence[Rule], window: Window) -> tuple[Range, int, list[pa.Table]]:
+    """Evaluate rules of one kind and entity.
+
+    Returns:
+        The transactions that they saw, how many of these a verdict calls fraud, and the alerts of each rule,
+        :data:`evidence.COLUMNS` and ``verdicts``.
+    """
+    from fraudlake.detection.report import Range, with_verdicts
+
+    rows, raised = _evaluated(store, rules, window)
     decided = verdicts.latest(store, window)
-    rows, before = _evaluated(store, old, window)
-    _, after = _evaluated(store, new, window)
-    if new.looks_at == "predictions":
+    if rules[0].looks_at == "predictions":
         decided = {name: decided[name] for name in rows["transaction_id"].to_pylist() if name in decided}
-    sides = [[with_verdicts(raised, decided)] for raised in (before, after)]
-    changes = compare(sides[0], sides[1], (old, new), read_rule(store, new.name))
     history = Range(len(rows), window.first, window.last, Counter(rows["label"].to_pylist())[True])
-    return window, summarize(store, changes.rows, [changes.figures], (old, new), history, sum(decided.values()))
+    return history, sum(decided.values()), [with_verdicts(alerts, decided) for alerts in raised]
 
 
-def _evaluated(store: Store, rule: Rule, window: Window) -> tuple[pa.Table, pa.Table]:
-    """Evaluate a rule; return the transactions that it saw, and its alerts, :data:`evidence.COLUMNS`."""
+def _evaluated(store: Store, rules: Sequence[Rule], window: Window) -> tuple[pa.Table, list[pa.Table]]:
+    """Evaluate rules; return the transactions that they saw, and the alerts of each, :data:`evidence.COLUMNS`."""
     from fraudlake.detection import evidence, rule_entity
     from fraudlake.rules.columns import query_columns
     from fraudlake.rules.kinds.model import ModelRule
     from fraudlake_desk import scores
 
-    if isinstance(rule, ModelRule):
-        rows, alerts = scores.evaluated(store, rule, window)
-        return rows, evidence.table(rows, alerts, (), rule_entity.THE_ACCOUNT)
-    compiled = rule.compile(query_columns(store.settings.columns), store.settings.entities)
-    by = rule_entity.find_entity_or_account(rule, compiled.partition_by, store.settings)
-    rows = transactions(store, window, [*dict.fromkeys((*evidence.NEEDS, *compiled.columns))])
+    of_scores = [rule for rule in rules if isinstance(rule, ModelRule)]
+    if of_scores:
+        rows = scores.scored(store, window)
+        alerts = [scores.alerts(store, rule, rows) for rule in of_scores]
+        return rows, [evidence.table(rows, raised, (), rule_entity.THE_ACCOUNT) for raised in alerts]
+    columns = query_columns(store.settings.columns)
+    compiled = [rule.compile(columns, store.settings.entities) for rule in rules]
+    by = rule_entity.find_entity_or_account(rules[0], compiled[0].partition_by, store.settings)
+    read = [name for one in compiled for name in one.columns]
+    rows = transactions(store, window, [*dict.fromkeys((*evidence.NEEDS, *read))])
     for column in () if by.is_account else by.columns:  # rows without a key are not evaluated
         rows = rows.filter(rows[column].is_valid())
-    return rows, evidence.table(rows, compiled.evaluate(rows).alerts, compiled.columns, by)
+    return rows, [evidence.table(rows, one.evaluate(rows).alerts, one.columns, by) for one in compiled]
 
 
 def latest_days(store: Store, most: int) -> Window:

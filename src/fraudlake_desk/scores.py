@@ -24,15 +24,14 @@ if TYPE_CHECKING:
 _SCORED = ("probability", "model_version", "reasons")
 
 
-def evaluated(store: Store, rule: ModelRule, window: Window) -> tuple[pa.Table, list[Alert]]:
-    """Return the scored transactions of a range, :data:`evidence.NEEDS` and their scores, and the alerts of a rule.
+def scored(store: Store, window: Window) -> pa.Table:
+    """Return the scored transactions of a range, :data:`evidence.NEEDS` and their scores.
 
-    If a transaction has several predictions, the first by :data:`tables.PREDICTION_ORDER` counts. A budget is another
-    probability for each model version.
+    If a transaction has several predictions, the first by :data:`tables.PREDICTION_ORDER` counts.
     """
     silver = tables.SILVER_TRANSACTIONS
     predictions = tables.GOLD_FRAUD_PREDICTIONS
-    rows = store.query(
+    return store.query(
         f"SELECT {', '.join(f't.{name}' for name in evidence.NEEDS)}, {', '.join(f'p.{name}' for name in _SCORED)} "
         f"FROM {silver.name} t JOIN (SELECT transaction_id, {', '.join(_SCORED)}, "
         f"row_number() OVER (PARTITION BY transaction_id ORDER BY {tables.PREDICTION_ORDER}) AS nth "
@@ -41,11 +40,15 @@ def evaluated(store: Store, rule: ModelRule, window: Window) -> tuple[pa.Table, 
         silver,
         predictions,
     )
+
+
+def alerts(store: Store, rule: ModelRule, rows: pa.Table) -> list[Alert]:
+    """Return the alerts of a rule on scored transactions; a budget is another probability for each model version."""
     levels = _levels(store, rule, rows["model_version"].unique().to_pylist())
     level = np.array([levels[version] for version in rows["model_version"].to_pylist()])
     raised = np.flatnonzero(rows["probability"].to_numpy() >= level)
     scores = rows.select(_SCORED).take(raised).to_pylist()
-    return rows, [
+    return [
         Alert((number,), ("SCORED",), {**score, "threshold": float(level[number])})
         for number, score in zip(raised.tolist(), scores, strict=True)
     ]

@@ -31,11 +31,12 @@ DAYS = 4
 PAIR = {"kind": "small_then_large", "name": "pair", "small_below": 10.0, "large_above": 60.0, "within": "10 minutes"}
 BUSY = {"kind": "threshold", "name": "busy", "aggregate": "sum", "window": "120 minutes", "above": 150.0}
 MAXIMUM = {"kind": "threshold", "name": "top", "aggregate": "max", "window": "3 transactions", "above": 95.0}
+DEFINE = {"A": "A.amount < 20", "B": "B.amount > A.amount", "C": "C.amount > B.amount"}
 RISING = {
     "kind": "pattern",
     "name": "rising",
     "pattern": "A B C",
-    "define": {"A": "A.amount < 20", "B": "B.amount > A.amount", "C": "C.amount > B.amount"},
+    "define": DEFINE,
     "measures": {"first": "A.amount"},
 }
 CHANGES = [
@@ -44,7 +45,7 @@ CHANGES = [
     (BUSY, {"above": 120.0}),
     (BUSY, {"window": "60 minutes"}),
     (MAXIMUM, {"above": 97.0}),
-    (RISING, {"define": {**RISING["define"], "A": "A.amount < 12"}}),  # type: ignore[dict-item]
+    (RISING, {"define": {**DEFINE, "A": "A.amount < 12"}}),
 ]
 
 

@@ -200,9 +200,7 @@ def test_what_is_said_of_two_drawn_conditions_is_so_on_all_transactions(seed: in
         assert found.is_possible
     if found.is_possible:
         assert found.example is not None
-        shown = {**dict.fromkeys(VALUES), "amount": 1.0, **found.example}
-        if not any(value is None and name in found.example for name, value in shown.items()):
-            assert holds(one, [shown]) == [True]
+        assert holds(one, [{"amount": 1.0, **found.example}]) == [True]
     is_implied = not both(Condition(one, COLUMNS).cases(), Condition(other, COLUMNS).cases("not true"))
     has_counterexample = any(mine and not theirs for mine, theirs in zip(of_one, of_other, strict=True))
     assert not (is_implied and has_counterexample)

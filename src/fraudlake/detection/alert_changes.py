@@ -32,6 +32,7 @@ APPEAR = "appear"
 GONE = "gone"
 STAY = "stay"
 _SIDES = ("before", "after", APPEAR, GONE)
+_NO_EXAMPLES: dict[str, list[Any]] = {APPEAR: [], GONE: []}
 ROWS = pa.schema(
     [
         ("change", pa.string()),
@@ -86,6 +87,13 @@ class CaseChanges:
     per_day: dict[str, tuple[int, int]]
     """By day (UTC) the number of cases of all rules, before and after."""
 
+    @property
+    def load(self) -> tuple[float, float]:
+        """The mean number of cases a day, before and after."""
+        days = [*self.per_day.values()] or [(0, 0)]
+        before, after = (sum(day[side] for day in days) / len(days) for side in (0, 1))
+        return before, after
+
 
 @dataclass(frozen=True)
 class WhatIf:
@@ -130,53 +138,45 @@ def compare(
         entries: entries that suppress alerts of the rule.
         begin: alerts of earlier transactions do not count.
     """
-    sides = []
-    suppressed = []
-    for parts in (before, after):
-        raised = _since([part for part in parts if len(part)], begin)
-        left = raised
-        if raised is not None and entries:
-            left = raised.filter(list_entries.suppressing(raised, entries).is_null())
-        suppressed.append(0 if raised is None or left is None else len(raised) - len(left))
-        sides.append(left)
-    old, new = sides
-    stays, gone = _divided(old, new)
-    _, appears = _divided(new, old)
-    figures: dict[str, Any] = {"suppressed": suppressed, "stay": 0 if stays is None else len(stays)}
-    for side, alerts in zip(_SIDES, (old, new, appears, gone), strict=True):
+    parts = [[part for part in side if len(part)] for side in (before, after)]
+    nothing = next((part.slice(0, 0) for side in parts for part in side), None)
+    if nothing is None:
+        no_alerts = dict.fromkeys(_SIDES, Tally().as_dict())
+        return Changes(ROWS.empty_table(), {**no_alerts, "suppressed": [0, 0], "stay": 0, "examples": _NO_EXAMPLES})
+    raised = [_since(pa.concat_tables([nothing, *side]), begin) for side in parts]
+    old, new = (_left(alerts, entries) for alerts in raised)
+    is_there = pc.is_in(new["transaction_id"], old["transaction_id"])
+    stays = new.filter(is_there)
+    changed = {
+        APPEAR: new.filter(pc.invert(is_there)),
+        GONE: old.filter(pc.invert(pc.is_in(old["transaction_id"], new["transaction_id"]))),
+    }
+    figures: dict[str, Any] = {
+        "suppressed": [len(raised[0]) - len(old), len(raised[1]) - len(new)],
+        "stay": len(stays),
+        "examples": {side: _closest(alerts, *rules) for side, alerts in changed.items()},
+    }
+    for side, alerts in zip(_SIDES, (old, new, *changed.values()), strict=True):
         tally = Tally()
-        if alerts is not None:
-            tally.add(alerts)
+        tally.add(alerts)
         figures[side] = tally.as_dict()
-    changed = {APPEAR: appears, GONE: gone}
-    figures["examples"] = {side: _closest(alerts, *rules) for side, alerts in changed.items()}
-    keys = [alerts["entity_key"] for alerts in changed.values() if alerts is not None]
-    touched = pa.chunked_array([part for key in keys for part in key.chunks], pa.string())
-    shown = {side: alerts for side, alerts in {**changed, STAY: stays}.items() if alerts is not None}
-    rows = [_rows(side, rules[1].name, alerts, touched) for side, alerts in shown.items()]
-    return Changes(pa.concat_tables([ROWS.empty_table(), *rows]), figures)
+    keys = pa.concat_tables([alerts.select(["entity_key"]) for alerts in changed.values()])["entity_key"]
+    rows = [_rows(side, rules[1].name, alerts, keys) for side, alerts in {**changed, STAY: stays}.items()]
+    return Changes(pa.concat_tables(rows), figures)
 
 
-def _since(parts: Sequence[pa.Table], begin: datetime | None) -> pa.Table | None:
-    """Return the alerts of transactions from a time on; None if there are no alerts at all."""
-    if not parts:
-        return None
-    alerts = pa.concat_tables(parts)
+def _since(alerts: pa.Table, begin: datetime | None) -> pa.Table:
+    """Return the alerts of transactions from a time on."""
     return alerts if begin is None else alerts.filter(pc.field("time") >= pa.scalar(begin, alerts["time"].type))
 
 
-def _divided(alerts: pa.Table | None, others: pa.Table | None) -> tuple[pa.Table | None, pa.Table | None]:
-    """Return the alerts on transactions that others are on, and the rest."""
-    if alerts is None or others is None:
-        return None, alerts
-    is_there = pc.is_in(alerts["transaction_id"], others["transaction_id"])
-    return alerts.filter(is_there), alerts.filter(pc.invert(is_there))
+def _left(alerts: pa.Table, entries: Sequence[Entry]) -> pa.Table:
+    """Return the alerts that no entry suppresses."""
+    return alerts.filter(list_entries.suppressing(alerts, entries).is_null()) if entries else alerts
 
 
-def _closest(alerts: pa.Table | None, old: Rule | None, new: Rule) -> list[Example]:
+def _closest(alerts: pa.Table, old: Rule | None, new: Rule) -> list[Example]:
     """Return the alerts whose values are closest to the limits that changed, of equal ones the latest."""
-    if alerts is None:
-        return []
     before = {} if old is None else old.limits
     moved = {name: limit for name, limit in new.limits.items() if before.get(name) != limit} or new.limits
     times = alerts["time"].cast(pa.int64()).to_pylist()

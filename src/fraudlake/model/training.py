@@ -148,7 +148,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         metrics = _measured(tested, settings)
         baseline = _measured(search.scored(fitted.baseline, test_rows, settings), settings)
         earlier = [labelled.between(None, cut.validated_until), *joined.feedback]
-        found = _kinds(lake, earlier, test_rows, fitted.classifier, tested)
+        of_test = _kinds(lake, earlier, test_rows, fitted.classifier, tested)
         version = registry.register(
             Trained(
                 fitted.final,
@@ -158,7 +158,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
                 str(cut.tested_from),
                 metrics
                 | {f"{BASELINE}{name}": value for name, value in baseline.items()}
-                | {f"{name}_{NEW_KINDS}": value for name, value in _of_new_kinds(found).items()},
+                | {f"{name}_{NEW_KINDS}": value for name, value in _of_new_kinds(of_test).items()},
                 {
                     **trained_on,
                     LABELLED_BY: by,
@@ -176,9 +176,9 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         weaknesses = _weaknesses(version, champion)
         reason = _joined(f"learned from {_TEACHERS[by]}: {cut}", *left_out, joined.reason, comparison, *weaknesses)
         if is_better and (champion is None or settings.auto_promote):
-            return Outcome(_promoted(lake, registry, version.number), True, True, f"{reason}: it scores now", found)
+            return Outcome(_promoted(lake, registry, version.number), True, True, f"{reason}: it scores now", of_test)
         consequence = "'fraudlake model promote --force' lets it score" if is_better else "the champion goes on scoring"
-        return Outcome(version, True, False, f"{reason}: {consequence}", found)
+        return Outcome(version, True, False, f"{reason}: {consequence}", of_test)
 
 
 def _left_out(lake: Lake, past: History, by: history.Labels) -> list[str]:

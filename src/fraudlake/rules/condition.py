@@ -6,7 +6,8 @@ of a column with a constant is not looked into: it may be true, false or null, b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -72,13 +73,12 @@ class Condition:
         return _Reader(self.columns, self.variable).cases(sql.Text(self.text).parse(0, len(self.text)), wanted)
 
 
-def both(some: Iterable[Case], others: Iterable[Case]) -> list[Case]:
+def both(some: Sequence[Case], others: Sequence[Case]) -> list[Case]:
     """Return the cases in which one of some and one of others holds.
 
     Raises:
         UndecidedError: there are too many.
     """
-    others = list(others)
     joined = [case for one in some for other in others if (case := _joined(one, other)) is not None]
     if len(joined) > _MOST_CASES:
         raise UndecidedError("the condition has too many cases")
@@ -92,8 +92,14 @@ def answer(cases: Iterable[Case]) -> Answer:
         if any(domain.kind == "opaque" for domain in case.values()):
             is_open = True
             continue
-        return Answer(True, {name: domain.example() for name, domain in sorted(case.items())})
+        return Answer(True, {name: _example(domain) for name, domain in sorted(case.items())})
     return Answer(None if is_open else False)
+
+
+def _example(domain: Domain) -> Value | None:
+    """Return a value of a domain: null or NaN only if it has nothing else."""
+    value = domain.example()
+    return math.nan if value is None and not domain.is_null else value
 
 
 def _joined(one: Case, other: Case) -> Case | None:
@@ -133,10 +139,10 @@ class _Reader:
     def _compared(self, node: exp.Expr, wanted: Wanted) -> list[Case] | None:
         """Return the cases of a comparison of a column with constants; None: it is something else."""
         if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
-            found = self._column(node.this)
-            if found is None:
+            named = self._column(node.this)
+            if named is None:
                 return None
-            name, all_values = found
+            name, all_values = named
             is_null = wanted in ("true", "not false")
             nothing = replace(all_values, is_nan=False, included=frozenset())
             return [{name: nothing if is_null else replace(all_values, is_null=False)}]
@@ -159,10 +165,10 @@ class _Reader:
 
     def _in(self, column: exp.Expr, values: list[Any], wanted: Wanted) -> list[Case] | None:
         """Return the cases of a column that shall be among some values."""
-        found = self._column(column)
-        if found is None or any(not _fits(found[1].kind, value) for value in values):
+        named = self._column(column)
+        if named is None or any(not _fits(named[1].kind, value) for value in values):
             return None
-        name, all_values = found
+        name, all_values = named
         is_among = wanted in ("true", "not false")
         is_null = wanted.startswith("not")
         of_values = (
@@ -174,10 +180,10 @@ class _Reader:
 
     def _ordered(self, column: exp.Expr, operator: type[exp.Expr], value: Any, wanted: Wanted) -> list[Case] | None:
         """Return the cases of a column that is compared with a number."""
-        found = self._column(column)
-        if found is None or found[1].kind not in ("number", "whole") or not _fits(found[1].kind, value):
+        named = self._column(column)
+        if named is None or named[1].kind not in ("number", "whole") or not _fits(named[1].kind, value):
             return None
-        name, all_values = found
+        name, all_values = named
         is_true = wanted in ("true", "not false")
         operator = operator if is_true else _OPPOSITE[operator]
         is_open = operator in (exp.GT, exp.LT)
@@ -231,14 +237,8 @@ def _number(text: str) -> float | int:
         return float(text)
 
 
-_TYPES: Mapping[Kind, Callable[[Value], bool]] = {
-    "number": lambda value: not isinstance(value, str | bool),
-    "whole": lambda value: not isinstance(value, str | bool),
-    "text": lambda value: isinstance(value, str),
-    "boolean": lambda value: isinstance(value, bool),
-}
-
-
 def _fits(kind: Kind, value: Value) -> bool:
     """Return whether a constant can be compared with a column without a conversion."""
-    return kind in _TYPES and _TYPES[kind](value)
+    if isinstance(value, bool):
+        return kind == "boolean"
+    return kind == "text" if isinstance(value, str) else kind in ("number", "whole")

@@ -43,6 +43,13 @@ def _source(command: Any) -> Any:
     return click.argument("name", required=False)(sql(command))
 
 
+def days(command: Any) -> Any:
+    """Add the options for the first and the last day of silver to a command."""
+    first = click.option("--from", "first", type=_DAY, help="First day (UTC).  [default: silver's first]")
+    last = click.option("--to", "last", type=_DAY, help="Last day (UTC).  [default: silver's last]")
+    return first(last(command))
+
+
 @rules_.command(example="fraudlake rules check --sql query.sql")
 @_source
 @click.option("--evaluated", is_flag=True, help="Check the rules that the lake evaluates, live or shadow.")
@@ -79,8 +86,7 @@ def check(app: App, /, name: str | None, file: Path | None, evaluated: bool, **f
 
 @rules_.command(example="fraudlake rules backtest tiny_then_huge --from 2026-03-01 --matches matches.jsonl")
 @_source
-@click.option("--from", "first", type=_DAY, help="First day (UTC).  [default: silver's first]")
-@click.option("--to", "last", type=_DAY, help="Last day (UTC).  [default: silver's last]")
+@days
 @click.option("--matches", type=click.Path(path_type=Path), help="File for the alerts, one JSON object per line.")
 @options("columns")
 @click.pass_obj
@@ -107,9 +113,9 @@ def backtest(
     query = query_of(file) if file else None
     lake = app.open_existing(**flags)
     rule = query or rule_table.read(lake).version_of(str(name)).rule
-    days = (first.date() if first else None, last.date() if last else None)
+    in_range = (first.date() if first else None, last.date() if last else None)
     with timed("backtest") as progress:
-        report, alerts = api.backtest(lake, rule, *days)
+        report, alerts = api.backtest(lake, rule, *in_range)
         progress.append(f"{counted(report.transactions, 'transaction')}, {counted(report.alerts, 'alert')}")
     if matches is not None:
         _write(matches, matches_in_order(rule, alerts))
@@ -133,9 +139,9 @@ def show(app: App, /, name: str, number: int | None, first: datetime | None, las
     rules = rule_table.read(lake)
     version = rules.version_of(name, number)
     changes = rule_table.changes(lake, name) or rules.versions_of(name)
-    days = (first.date() if first else None, last.date() if last else None)
+    in_range = (first.date() if first else None, last.date() if last else None)
     with console.status("reading what the rule has raised"):
-        compared = comparison.compare(lake, rules, version, *days)
+        compared = comparison.compare(lake, rules, version, *in_range)
         past = reviewed.read_reviewed(lake)
         precision = None
         if past is not None and compared.report.first and compared.report.last:

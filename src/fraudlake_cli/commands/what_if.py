@@ -12,8 +12,7 @@ from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.text import json_text
 from fraudlake.text.counts import counted
 from fraudlake_cli.app import App, options
-from fraudlake_cli.command import Day
-from fraudlake_cli.commands.rules import query_of, rules_, shares
+from fraudlake_cli.commands.rules import days, query_of, rules_, shares
 from fraudlake_cli.progress import timed
 from fraudlake_cli.summary import approximately
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from fraudlake.rules.rule_set import RuleSet
     from fraudlake_desk.queue.precision import Precision
 
-_DAY = Day()
 _SHOWN = 10
 """Most accounts that are named."""
 
@@ -35,8 +33,7 @@ _SHOWN = 10
 @rules_.command(example="fraudlake rules whatif busy --set above=12 --from 2026-03-01")
 @click.argument("rule", metavar="NAME|FILE")
 @click.option("--set", "changed", multiple=True, metavar="FIELD=NEW", help="Change a field of the rule; repeatable.")
-@click.option("--from", "first", type=_DAY, help="First day (UTC).  [default: silver's first]")
-@click.option("--to", "last", type=_DAY, help="Last day (UTC).  [default: silver's last]")
+@days
 @click.option("--changes", type=click.Path(path_type=Path), help="File for the alerts that change, as JSON lines.")
 @options("columns")
 @click.pass_obj
@@ -65,9 +62,9 @@ def whatif(
     live = next((one for one in rules.live if one.rule.name == tried.name), None)
     if live is not None and live.rule == tried:
         raise UsageError(f"{tried.name} is live as it is: change a field with --set FIELD=NEW, or give a FILE")
-    days = (first.date() if first else None, last.date() if last else None)
+    in_range = (first.date() if first else None, last.date() if last else None)
     with timed("what if") as progress:
-        result = api.what_if(lake, tried, *days)
+        result = api.what_if(lake, tried, *in_range)
         progress.append(f"{counted(result.after.transactions, 'transaction')}")
     weighted = _precisions(lake, result)
     if changes is not None:
@@ -138,7 +135,8 @@ def _text(result: WhatIf, before: str, weighted: Mapping[str, Precision], lake: 
     span = f"{after.first} to {after.last}" if after.first else "no day"
     cases = result.cases
     lines = [
-        f"{after.rule} ({after.kind}) beside {before}, over {counted(after.transactions, 'transaction')}, {span}:",
+        f"{after.rule} ({after.kind}) compared with {before}, "
+        f"over {counted(after.transactions, 'transaction')}, {span}:",
         f"  {result.before.alerts:,} → {counted(after.alerts, 'alert')}: {result.appear.alerts:,} appear, "
         f"{result.gone.alerts:,} go, {result.stay:,} stay",
         *_suppressed(result),
@@ -183,14 +181,12 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _load(result: WhatIf, size: int) -> list[str]:
-    days = [*result.cases.per_day.values()]
-    if not days:
+    of_days = [*result.cases.per_day.values()]
+    if not of_days:
         return []
-    before, after = ([day[side] for day in days] for side in (0, 1))
-    return [
-        f"  the queue of {size:,}: {sum(before) / len(days):.1f} → {sum(after) / len(days):.1f} cases a day, "
-        f"at most {max(before):,} → {max(after):,}"
-    ]
+    before, after = result.cases.load
+    most = [max(day[side] for day in of_days) for side in (0, 1)]
+    return [f"  the queue of {size:,}: {before:.1f} → {after:.1f} cases a day, at most {most[0]:,} → {most[1]:,}"]
 
 
 def _examples(verb: str, examples: Sequence[Example]) -> list[str]:

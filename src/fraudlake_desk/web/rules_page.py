@@ -227,17 +227,17 @@ def _what_if(store: Store, changes: WhatIf) -> dict[str, Any]:
     """Return what the page shows of the alerts that appear and go."""
     weighted = precision.measure_changes(changes.rows, Reviewed.read(store))
     cases = changes.cases
-    days = [*cases.per_day.values()] or [(0, 0)]
-    load = " → ".join(f"{sum(day[side] for day in days) / len(days):.1f}" for side in (0, 1))
+    load = " → ".join(f"{mean:.1f}" for mean in cases.load)
     sides = []
-    for name, title, report in ((APPEAR, "appear", changes.appear), (GONE, "go", changes.gone)):
+    of_sides = ((APPEAR, "appear", changes.appear, cases.appear), (GONE, "go", changes.gone, cases.gone))
+    for name, title, report, changed in of_sides:
         figures = [
             ("Alerts", number(report.alerts)),
             ("Amount at risk", amount(report.amount_at_risk)),
             ("Precision, by verdicts", _precision(report.by_verdict)),
             ("Precision, weighted by draws", _weighted(weighted[name])),
             ("Precision, by Flink's label", _precision(report.by_label)),
-            ("Cases", number(len(cases.appear if name == APPEAR else cases.gone))),
+            ("Cases", number(len(changed))),
             ("Accounts", number(len(changes.accounts[name]))),
         ]
         examples = changes.examples[name]
