@@ -312,7 +312,10 @@ def _between(begin: datetime, end: datetime) -> str:
 
 
 def _opened_by_others(store: Store, rows: pa.Table, first: date, last: date) -> dict[date, int]:
-    """Return how many cases of keys without a difference ``gold_cases`` has, by the day on which they opened."""
+    """Return how many cases of keys without a difference ``gold_cases`` has, by the day on which they opened.
+
+    All days with transactions are there, as all cases that a range changes open on one of them.
+    """
     present = store.query(
         f"SELECT date, entity, entity_key FROM {tables.GOLD_CASES.name} "
         f"WHERE date >= DATE '{first}' AND date <= DATE '{last}'",
@@ -322,5 +325,10 @@ def _opened_by_others(store: Store, rows: pa.Table, first: date, last: date) -> 
     if len(rows):
         is_touched = pc.and_(is_touched, pc.equal(present["entity"], rows["entity"][0]))
     counts = Counter(present.filter(pc.invert(is_touched))["date"].to_pylist())
-    days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
-    return {day: counts[day] for day in days}
+    # One payment that is dated decades ago makes no days without cases.
+    days = store.query(
+        f"SELECT DISTINCT date FROM {tables.SILVER_TRANSACTIONS.name} "
+        f"WHERE date >= DATE '{first}' AND date <= DATE '{last}'",
+        tables.SILVER_TRANSACTIONS,
+    )["date"].to_pylist()
+    return {day: counts[day] for day in sorted({*days, *counts})}
