@@ -30,6 +30,7 @@ from tests.rule_cases import CASES, PAIRS, WINDOWS, Case
 
 from .test_realtime import (
     LIMITS,
+    PATIENCE,
     RULES,
     beyond,
     expected,
@@ -69,7 +70,9 @@ def settings_of(folder: Path, broker: Broker, topic: str) -> Settings:
 
 
 def until(holds: Callable[[], bool], query: Any) -> None:
-    while query.isActive and not holds():
+    """Wait until a condition holds or patience ends, which the assertions after it notice."""
+    deadline = time.monotonic() + PATIENCE
+    while query.isActive and not holds() and time.monotonic() < deadline:
         time.sleep(1)
     query.stop()
     assert query.exception() is None
