@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from fraudlake.windows import Spans
     from fraudlake_patterns.expressions import Column
     from fraudlake_patterns.rows import SortedRows
     from fraudlake_patterns.values import Expression
@@ -154,6 +155,19 @@ class ThresholdRule(AnyRule):
         return CompiledThreshold(self, self.key(columns, entities), column, condition)
 
 
+class Totals(NamedTuple):
+    """The aggregate of a threshold at some rows."""
+
+    rows: SortedRows
+    """All rows that meet the condition; ``rows.order`` has their numbers in the table."""
+    chosen: NDArray[np.int64]
+    """The places, in ``rows``, of those with a total."""
+    spans: Spans
+    """Their windows, in ``rows``."""
+    values: NDArray[np.float64]
+    """Their totals; NaN if the aggregate is not defined."""
+
+
 @dataclass(frozen=True)
 class CompiledThreshold:
     """A threshold that can evaluate rows."""
@@ -179,8 +193,8 @@ class CompiledThreshold:
         """The duration of the window; None for a number of transactions, which may take any time."""
         return self.rule.duration
 
-    def evaluate(self, rows: pa.Table, seen: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
-        """Return an alert for each row at which the aggregate crosses the limit; the needed rows are the only state."""
+    def totals(self, rows: pa.Table, seen: int = 0) -> Totals:
+        """Return the aggregate at each row after the first ``seen`` ones that meets the condition."""
         import numpy as np
 
         from fraudlake import windows
@@ -200,16 +214,22 @@ class CompiledThreshold:
             column = ordered.columns[self.column.name]
         times = ordered.columns[TIME].values
         if isinstance(rule.window, timedelta):
-            duration = microseconds(rule.window)
-            spans = windows.of_duration(times, ordered.starts, duration)
-            still_counts = times >= (now or 0) - duration
+            spans = windows.of_duration(times, ordered.starts, microseconds(rule.window))
         else:
             spans = windows.of_rows(ordered.starts, rule.window)
-            still_counts = ordered.ends - np.arange(len(ordered)) < rule.window
         new = np.flatnonzero(ordered.order >= seen)
         spans = windows.Spans(spans.low[new], spans.high[new])
         counted = windows.before(new, spans) if rule.aggregate in OF_EARLIER else spans
-        totals = threshold_figures.totals(rule, times, column, new, counted)
+        return Totals(ordered, new, spans, threshold_figures.totals(rule, times, column, new, counted))
+
+    def evaluate(self, rows: pa.Table, seen: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
+        """Return an alert for each row at which the aggregate crosses the limit; the needed rows are the only state."""
+        import numpy as np
+
+        from fraudlake.rules.columns import TIME
+
+        rule = self.rule
+        ordered, new, spans, totals = self.totals(rows, seen)
         alerts = []
         for number in np.flatnonzero(rule.is_raised(totals)).tolist():
             row = int(new[number])
@@ -220,7 +240,13 @@ class CompiledThreshold:
             total = float(totals[number])
             measures = {rule.aggregate: int(total) if total.is_integer() else total, "transactions": high - low}
             alerts.append(Alert(numbers, [ROLE] * len(numbers), measures))
-        return Evaluation(alerts, ordered.order[still_counts if now is not None else []])
+        if now is None:
+            return Evaluation(alerts, ordered.order[[]])
+        if isinstance(rule.window, timedelta):
+            still_counts = ordered.columns[TIME].values >= now - microseconds(rule.window)
+        else:
+            still_counts = ordered.ends - np.arange(len(ordered)) < rule.window
+        return Evaluation(alerts, ordered.order[still_counts])
 
     def _fulfils(self, ordered: SortedRows) -> NDArray[np.bool_]:
         """Return which rows meet the condition; all rows without one."""
