@@ -15,7 +15,6 @@ from fraudlake_cli.app import App, cli, options
 from fraudlake_cli.commands.definition import described, redefined
 from fraudlake_cli.commands.model import EVALUATED
 from fraudlake_cli.commands.rule_changes import author_of, signed
-from fraudlake_cli.progress import console
 
 if TYPE_CHECKING:
     from fraudlake.feature import Feature
@@ -88,20 +87,14 @@ def suggest(app: App, /, out: Path, **flags: str | None) -> None:
     time, on rows before those that 'train' tests on. The file says what each group gives and costs. Changes nothing:
     see 'fraudlake features apply'. Needs: refine.
     """
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
     from fraudlake.model import suggestion
-    from fraudlake_cli.parts import Parts
+    from fraudlake_cli.parts import progress_bar
 
     if out.exists():
         raise UsageError(f"--out {out}: it exists: name another file, or remove it")
     lake = app.open(**flags)
-    columns = TextColumn("suggest: {task.description}"), BarColumn(), Parts(), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("features", total=None)
-        suggested = suggestion.suggest(
-            lake, lambda done, all_, text: bar.update(task, completed=done, total=all_, description=text)
-        )
+    with progress_bar("suggest", "features") as progress:
+        suggested = suggestion.suggest(lake, progress)
     written = f"{out}: {counted(len(suggested.features), 'feature')}"
     if suggested.features:
         out.write_text(suggested.toml())

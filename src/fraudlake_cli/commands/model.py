@@ -12,7 +12,6 @@ import click
 from pydantic import ValidationError
 
 from fraudlake.errors import FraudlakeError, UsageError, reason_of
-from fraudlake.process.stop import StoppedError
 from fraudlake.text.counts import counted
 from fraudlake_cli import summary
 from fraudlake_cli.app import KAFKA, MODEL, STREAMING, App, cli, follow_reviews, options, run_step
@@ -53,22 +52,12 @@ def train(app: App, /, **flags: str | None) -> None:
 
 def train_with_progress(lake: Lake) -> dict[str, Any]:
     """Train with a progress bar; return what the command prints."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
     from fraudlake.model import training
-    from fraudlake_cli.parts import Parts
+    from fraudlake_cli.parts import progress_bar
 
-    columns = TextColumn("train: {task.description}"), BarColumn(), Parts(), TimeElapsedColumn()
     begun = time.monotonic()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("features", total=None)
-        try:
-            outcome = training.train(
-                lake, lambda done, all_, text: bar.update(task, completed=done, total=all_, description=text)
-            )
-        except StoppedError as stopped:
-            stopped.doing = f"train: {bar.tasks[task].description}"
-            raise
+    with progress_bar("train", "features") as progress:
+        outcome = training.train(lake, progress)
     print_done("train", f"model version {outcome.version.number}{'' if outcome.is_new else ', up to date'}", begun)
     return _result(outcome)
 
