@@ -56,11 +56,17 @@ def _topic(name: str) -> str:
 Topic = Annotated[str, AfterValidator(_topic)]
 
 
+def accounts_a_day(value: object) -> int | None:
+    """Read a budget such as ``"100 accounts a day"``; return None for anything else."""
+    match = re.fullmatch(r"\s*([1-9]\d{0,8}) accounts? a day\s*", str(value))
+    return int(match[1]) if match else None
+
+
 def _threshold(value: object) -> object:
     """Read a probability, or a budget such as ``"100 accounts a day"``."""
-    match = re.fullmatch(r"\s*([1-9]\d{0,8}) accounts? a day\s*", str(value))
-    if match:
-        return f"{match[1]} accounts a day"
+    accounts = accounts_a_day(value)
+    if accounts is not None:
+        return f"{accounts} accounts a day"
     try:
         probability = float(str(value))
     except ValueError:

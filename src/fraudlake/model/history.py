@@ -136,13 +136,13 @@ class History:
                 the time of the history's last transaction are left out. With chargebacks, all transactions younger than
                 this are left out, even those with verdicts.
         """
-        label = self._label(by, delay)
+        label = self.label(by, delay)
         rows = self.table.filter(label.is_valid())
         known = label.drop_null()
         chosen = self._rows(rows, known.to_numpy(zero_copy_only=False).astype(float))
         return replace(chosen, weights=chosen.weights * rows[STANDS_FOR].to_numpy()) if is_weighted else chosen
 
-    def _label(self, by: Labels, delay: timedelta) -> pa.Array:
+    def label(self, by: Labels, delay: timedelta) -> pa.Array:
         """Return the label of each row, null if it is not known at the time of the last transaction."""
         label, verdict = (self.table[name].combine_chunks() for name in ("label", "verdict"))
         nothing = pa.scalar(None, pa.bool_())
@@ -239,6 +239,28 @@ def select_history(
         settings: the settings of the lake.
         stand_for: the number of transactions that the verdict on each represents, by id, to weight rows by it.
     """
+    rows = _with_verdicts(silver, given)
+    further: tuple[pa.Field, ...] = _FURTHER
+    if stand_for:
+        latest = verdicts.latest_of(given)
+        at = pc.index_in(silver["transaction_id"], latest["transaction_id"])
+        weights = [stand_for.get(name, 1.0) for name in latest["transaction_id"].to_pylist()]
+        rows = rows.append_column(STANDS_FOR, pa.array(weights, pa.float64()).take(at))
+        further = (*_FURTHER, pa.field(STANDS_FOR, pa.float64()))
+    schema = _schema(settings, further)
+    table = lake_features.compute_table(rows, further, _choice(schema), schema, settings, given)
+    return History(table, features.names(settings))
+
+
+def select_labels(silver: pa.Table, given: pa.Table) -> History:
+    """Return a history without features, in the order of the transactions; arguments as :func:`select_history`."""
+    rows = _with_verdicts(silver, given)
+    rows = rows.append_column("time", rows["timestamp"].cast(pa.int64()))
+    return History(rows.append_column("account", account_numbers(rows["account_id"])), ())
+
+
+def _with_verdicts(silver: pa.Table, given: pa.Table) -> pa.Table:
+    """Add the latest verdict on each transaction, the times of its first ones, and a weight of 1."""
     latest = verdicts.latest_of(given)
     at = pc.index_in(silver["transaction_id"], latest["transaction_id"])
     rows = silver.append_column("verdict", latest["verdict"].take(at))
@@ -246,15 +268,7 @@ def select_history(
     at_first = pc.index_in(silver["transaction_id"], first["transaction_id"])
     for name in verdicts.FIRST_KNOWN:
         rows = rows.append_column(name, first[name].take(at_first))
-    rows = rows.append_column("weight", pa.array(np.ones(len(silver))))
-    further: tuple[pa.Field, ...] = _FURTHER
-    if stand_for:
-        weights = [stand_for.get(name, 1.0) for name in latest["transaction_id"].to_pylist()]
-        rows = rows.append_column(STANDS_FOR, pa.array(weights, pa.float64()).take(at))
-        further = (*_FURTHER, pa.field(STANDS_FOR, pa.float64()))
-    schema = _schema(settings, further)
-    table = lake_features.compute_table(rows, further, _choice(schema), schema, settings, given)
-    return History(table, features.names(settings))
+    return rows.append_column("weight", pa.array(np.ones(len(silver))))
 
 
 def sample_of(silver: DataFrame, given: DataFrame, share: float, settings: Settings) -> History:
