@@ -47,24 +47,52 @@ def list_(app: App, /, is_all: bool) -> None:
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--sql", type=click.Path(path_type=Path), help="A Flink SQL query with MATCH_RECOGNIZE, instead of FILE.")
 @click.option("--name", help="Name of the rule of the query.")
+@click.option("--pack", help="A pack of rules that comes with fraudlake, instead of FILE; see 'fraudlake rules packs'.")
 @signed
 @click.pass_obj
 def add(
-    app: App, /, file: Path | None, sql: Path | None, name: str | None, author: str | None, reason: str | None
+    app: App,
+    /,
+    file: Path | None,
+    sql: Path | None,
+    name: str | None,
+    pack: str | None,
+    author: str | None,
+    reason: str | None,
 ) -> None:
     """Add rules, or new versions of rules, as drafts.
 
     FILE is a TOML file with [[rules]] entries, as in the settings.
     """
     from fraudlake.detection import rule_table
-    from fraudlake.rules import rule_file
+    from fraudlake.rules import rule_file, rule_pack
 
-    if (file is None) == (sql is None) or (sql is None) != (name is None):
-        raise UsageError("give either a FILE of rules, or --sql FILE with --name NAME")
+    if sum(given is not None for given in (file, sql, pack)) != 1 or (sql is None) != (name is None):
+        raise UsageError("give either a FILE of rules, or --pack NAME, or --sql FILE with --name NAME")
+    if pack is not None:
+        file = rule_pack.find(pack).file
     rules: list[Rule] = [rule for rule, _ in rule_file.read(file)] if file else [_named(sql, name)]
     rule_table.require_valid(rules, app.settings_of_lake())
     lake = _open(app)
     _say(app, [rule_table.add(lake, rule, author_of(author), reason) for rule in rules])
+
+
+@rules_.command(example="fraudlake rules packs card_velocity")
+@click.argument("name", required=False)
+@click.pass_obj
+def packs(app: App, /, name: str | None) -> None:
+    """List the packs of rules that come with fraudlake, or print the file of NAME, to be changed and added."""
+    from fraudlake.rules import rule_pack
+
+    if name is not None:
+        pack = rule_pack.find(name)
+        app.say({"pack": pack.name, "file": pack.text}, pack.text.rstrip())
+        return
+    every = rule_pack.find_all()
+    width = max(len(pack.name) for pack in every)
+    lines = [f"{pack.name:<{width}}  {pack.title}\n{'':<{width}}  needs {pack.needs}" for pack in every]
+    listed = [{"pack": pack.name, "title": pack.title, "needs": pack.needs} for pack in every]
+    app.say({"packs": listed}, "\n".join(lines))
 
 
 @rules_.command(example="fraudlake rules shadow tiny_then_huge")
