@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake.detection.alert_changes import APPEAR, GONE
+from fraudlake.detection.alert_payments import by_verdict, payments
 from fraudlake.model import intervals
 from fraudlake.model.intervals import Estimate
 from fraudlake.tables import GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_SHADOW_ALERTS, SILVER_VERDICTS
@@ -162,19 +163,9 @@ def read_queued_alerts(store: Store, condition: str) -> pa.Table:
 
 def _with_verdicts(store: Store, table: Table, condition: str) -> str:
     """Return a query of alerts with their latest verdicts: see :func:`read_queued_alerts`."""
-    evidence = f"SELECT alert_id, explode(evidence) AS part FROM {table.name} WHERE {condition}"
-    payments = (
-        f"SELECT alert_id, transaction_id FROM {table.name} WHERE {condition} UNION ALL "
-        f"SELECT alert_id, part['transaction_id'] AS transaction_id FROM ({evidence}) parts"
-    )
-    numbered = (
-        "SELECT transaction_id, verdict, row_number() OVER (PARTITION BY transaction_id ORDER BY decided_at DESC, "
-        f"verdict DESC NULLS LAST) AS nth FROM {SILVER_VERDICTS.name}"
-    )
     decided = (
-        f"SELECT p.alert_id, max(CASE WHEN v.verdict THEN 1 ELSE 0 END) AS is_fraud FROM ({payments}) p JOIN "
-        f"({numbered}) v ON p.transaction_id = v.transaction_id WHERE v.nth = 1 AND v.verdict IS NOT NULL "
-        "GROUP BY p.alert_id"
+        f"SELECT p.alert_id, max(v.is_fraud) AS is_fraud FROM ({payments(table, condition)}) p JOIN "
+        f"({by_verdict()}) v ON p.transaction_id = v.transaction_id GROUP BY p.alert_id"
     )
     chosen = (
         f"SELECT rule, rule_version AS version, alert_id, account_id, {_DAY} AS day FROM {table.name} WHERE {condition}"
