@@ -8,7 +8,6 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
-from fraudlake.errors import UsageError
 from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import bounded_sum, value
 from fraudlake_desk.documents import charts
@@ -53,19 +52,13 @@ def days_of(store: Store, first: date | None = None, last: date | None = None) -
     Raises:
         UsageError: the first day is after the last one, or the lake has no transactions on these days.
     """
-    if first and last and first > last:
-        raise UsageError(f"--from {first} is after --to {last}: swap them")
-    known = payments.days(store)
-    if known is None:
-        return None
-    wanted = " ".join(f"--{name} {day}" for name, day in (("from", first), ("to", last)) if day)
-    payments.require_days(store, known, first, last, wanted)
-    if first is None and last is None:
-        # Wrong clocks produce rows of 1970 and 9999, which silver has if quality rules only warn of them.
-        until = payments.days(store, f"WHERE date <= {value(datetime.now(UTC).date())}") or known
-        recent = Window(until.last - _LATEST + timedelta(days=1), until.last)
-        return payments.days(store, f"WHERE {recent.sql}")
-    return Window(max(first or known.first, known.first), min(last or known.last, known.last))
+    known = payments.days_between(store, first, last)
+    if known is None or first or last:
+        return known
+    # Wrong clocks produce rows of 1970 and 9999, which silver has if quality rules only warn of them.
+    until = payments.days(store, f"WHERE date <= {value(datetime.now(UTC).date())}") or known
+    recent = Window(until.last - _LATEST + timedelta(days=1), until.last)
+    return payments.days(store, f"WHERE {recent.sql}")
 
 
 def report(store: Store, days: Window | None, status: Status | None = None) -> Document:

@@ -24,6 +24,27 @@ def days(store: Store, where: str = "") -> Window | None:
     return Window(row["first"], row["last"]) if row["first"] else None
 
 
+def days_between(store: Store, first: date | None, last: date | None) -> Window | None:
+    """Return the days of a given range that are between the lake's first and last; None without transactions.
+
+    Args:
+        store: the lake's tables.
+        first: the first day; None: the lake's.
+        last: the last day; None: the lake's.
+
+    Raises:
+        UsageError: the first day is after the last one, or the lake has no transactions on these days.
+    """
+    if first and last and first > last:
+        raise UsageError(f"--from {first} is after --to {last}: swap them")
+    known = days(store)
+    if known is None:
+        return None
+    wanted = " ".join(f"--{name} {day}" for name, day in (("from", first), ("to", last)) if day)
+    require_days(store, known, first, last, wanted)
+    return Window(max(first or known.first, known.first), min(last or known.last, known.last))
+
+
 def require_days(store: Store, known: Window, first: date | None, last: date | None, wanted: str) -> None:
     """Refuse days that are all before the lake's first day with transactions, or all after its last.
 
