@@ -1,16 +1,16 @@
 """fraudlake: turns Flink's card transactions into fraud alerts and scores, on Spark and Delta Lake.
 
-``fraudlake.open_lake``, ``status``, ``explain``, ``backtest`` and ``what_if`` are its Python API.
+``fraudlake.open_lake``, ``status``, ``explain``, ``backtest``, ``what_if`` and ``rule_values`` are its Python API.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fraudlake.api import backtest, explain, open_lake, status, what_if
+    from fraudlake.api import backtest, explain, open_lake, rule_values, status, what_if
 
 __version__ = "0.1.0"
-__all__ = ["backtest", "explain", "open_lake", "status", "what_if"]
+__all__ = ["backtest", "explain", "open_lake", "rule_values", "status", "what_if"]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake import settings
 from fraudlake.detection import backtest as backtest_of_transactions
-from fraudlake.detection import rule_table
+from fraudlake.detection import rule_table, rule_value
 from fraudlake.detection import what_if as what_if_of_transactions
 from fraudlake.errors import UsageError
 from fraudlake.lake.opening import open_lake as open_by_settings
+from fraudlake.lake.spark_store import SparkStore
 from fraudlake.model import alerts as of_predictions
 from fraudlake.operations.lineage import explain
 from fraudlake.operations.status import status
 from fraudlake.rules import rule_file
 from fraudlake.rules.columns import query_columns
 from fraudlake.rules.kinds.model import ModelRule
+from fraudlake.tables import SILVER_ALERTS
 
 if TYPE_CHECKING:
     from datetime import date
@@ -25,11 +27,14 @@ if TYPE_CHECKING:
 
     from fraudlake.detection.alert_changes import WhatIf
     from fraudlake.detection.report import Report
+    from fraudlake.detection.rule_value import RuleValues
     from fraudlake.lake import Lake
     from fraudlake.rules.kinds import Rule
 
-__all__ = ["backtest", "explain", "open_lake", "status", "what_if"]
+__all__ = ["backtest", "explain", "open_lake", "rule_values", "status", "what_if"]
 
+_MOST_WITHOUT_SPARK = 1_000_000
+"""Most alerts that are compared in memory; Spark, which starts in seconds, spills to the disk."""
 _WIDGETS = {"catalog": "catalog", "schema": "schema_name"}
 
 
@@ -105,6 +110,28 @@ def what_if(lake: Lake, rule: Rule | Mapping[str, Any], first: date | None = Non
     if isinstance(tried, ModelRule):
         return of_predictions.what_if(lake, live, tried, first, last)
     return what_if_of_transactions.what_if(lake, live, tried, first, last)
+
+
+def rule_values(lake: Lake, first: date | None = None, last: date | None = None) -> RuleValues:
+    """Count what each live rule found, and what no other live rule found: alerts, cases, fraud and false alarms.
+
+    A rule alone found a payment if no other live rule has an alert in the same case, nor an alert with the payment; an
+    alert is like the payment that completed it. Fraud is what the latest verdict says; if no alert of these days has a
+    verdict, what Flink's label says. The alerts are those of ``silver_alerts``: nothing is evaluated again, and nothing
+    is changed. Spark counts more than a million alerts.
+
+    Args:
+        lake: the lake.
+        first: first day (UTC) of the alerts; by default there is no limit.
+        last: last day (UTC) of the alerts; by default there is no limit.
+
+    Raises:
+        UsageError: no rule is live.
+    """
+    store = lake.store
+    if store.count(SILVER_ALERTS) > _MOST_WITHOUT_SPARK:
+        store = SparkStore(lake)
+    return rule_value.measure(store, rule_table.read(lake).live, first, last)
 
 
 def _checked(lake: Lake, rule: Rule | Mapping[str, Any]) -> Rule:

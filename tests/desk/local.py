@@ -23,7 +23,7 @@ class Payment(NamedTuple):
 
     id: str
     account: str
-    amount: float = 10.0
+    amount: float | None = 10.0
     hour: float = 12
     rules: tuple[str, ...] = ()
     probability: float | None = None
@@ -39,23 +39,30 @@ def open_store(root: Path, **settings: Any) -> LocalStore:
     return LocalStore(load(lake=root, **settings))
 
 
-def fill(store: LocalStore, payments: Iterable[Payment]) -> None:
+def fill(store: LocalStore, payments: Iterable[Payment], version: int = 1) -> None:
     """Put transactions, their alerts, predictions and cases into a lake."""
     silver, alerts, scored = [], [], []
     for one in payments:
         common = {"transaction_id": one.id, "account_id": one.account, "timestamp": one.at, "amount": one.amount}
         silver.append({**common, "date": one.at.date()})
-        raised = {"rule_version": 1, "entity": "account", "entity_key": one.account, "detected_at": one.at}
+        raised = {"rule_version": version, "entity": "account", "entity_key": one.account, "detected_at": one.at}
         alerts += [{**common, **raised, "alert_id": f"{one.id} {rule}", "rule": rule} for rule in one.rules]
         if one.probability is not None:
             scored.append({**common, "probability": one.probability, "scored_at": one.at, "date": one.at.date()})
-    for table, rows in (
-        (tables.SILVER_TRANSACTIONS, silver),
-        (tables.SILVER_ALERTS, alerts),
-        (tables.GOLD_FRAUD_PREDICTIONS, scored),
-    ):
-        if rows:
-            store.append(table, pa.Table.from_pylist(rows, table.schema))
+    append(store, tables.SILVER_TRANSACTIONS, silver)
+    append(store, tables.SILVER_ALERTS, alerts)
+    append(store, tables.GOLD_FRAUD_PREDICTIONS, scored)
+    make_cases(store)
+
+
+def append(store: LocalStore, table: tables.Table, rows: list[dict[str, Any]]) -> None:
+    """Append rows; what they do not name is null."""
+    if rows:
+        store.append(table, pa.Table.from_pylist(rows, table.schema))
+
+
+def make_cases(store: LocalStore) -> None:
+    """Bring the cases up to date with the alerts."""
     raised = store.query(f"SELECT {cases.COLUMNS} FROM silver_alerts", tables.SILVER_ALERTS)
     known = store.query("SELECT * FROM gold_cases", tables.GOLD_CASES)
     changes = cases.changes(known, raised, store.settings.case_gap, store.settings.case_length)

@@ -155,7 +155,7 @@ def show(app: App, /, name: str, number: int | None, first: datetime | None, las
         *(f"  {described(change)}" for change in changes),
         _text(compared.report),
         *_overlaps(compared),
-        *([_weighted(precision)] if precision else []),
+        *([weighted(precision)] if precision else []),
     ]
     app.say(result, "\n".join(lines))
 
@@ -231,7 +231,8 @@ def _overlaps(compared: Comparison) -> list[str]:
     ]
 
 
-def _weighted(precision: Precision) -> str:
+def weighted(precision: Precision) -> str:
+    """Describe the precision of a rule that is weighted by the draws of review queues."""
     return (
         f"  weighted by the draws of review queues: precision {approximately(precision.weighted, '.3f')}, of "
         f"{counted(precision.of_queues, 'alert')} of days with a queue; {precision.drawn:,} of them are of accounts "
