@@ -32,8 +32,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from benchmarks import desk
 from fraudlake import tables
 from fraudlake.lake.local_store import LocalStore
+from fraudlake.review import event_log
 from fraudlake.settings import Settings
-from fraudlake_desk.review import event_log
 
 HEADER = "X-Forwarded-User"
 QUEUE_SHARE = 0.25

@@ -79,7 +79,7 @@ AREAS = {
     ),
     "The model": (("fraudlake/model",), "`fraudlake model list`; [the model](../how-to/model.md)"),
     "Delivery": (("fraudlake/delivery",), "`fraudlake status`; [delivery](../how-to/delivery.md)"),
-    "The desk": (("fraudlake_desk",), "`fraudlake desk --help`"),
+    "The desk": (("fraudlake_desk", "fraudlake/review"), "`fraudlake desk --help`"),
     "The fast lane": (("fraudlake_lane",), "`fraudlake realtime --help`; [the fast lane](../how-to/realtime.md)"),
     "Status": (
         ("fraudlake/operations/status",),

@@ -24,7 +24,7 @@ ORDER = (
     ("silver",),
     ("gold",),
     ("lake",),
-    ("detection",),
+    ("detection", "review"),
     ("sources",),
     ("model",),
     ("quarantine",),

@@ -14,16 +14,16 @@ from fraudlake.detection import list_entries
 from fraudlake.detection.list_entries import Entry
 from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError
+from fraudlake.review import event_log
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.text.sql_text import value
-from fraudlake_desk.review import event_log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fraudlake.detection.rule_entity import Entity
     from fraudlake.lake.store import Store
-    from fraudlake_desk.window import Window
+    from fraudlake.review.window import Window
 
 _TABLE = tables.SILVER_LIST_ENTRIES
 _LONGEST = event_log.LONGEST["reason"]

@@ -15,14 +15,15 @@ from fraudlake import tables
 from fraudlake.detection import rule_table
 from fraudlake.detection.list_entries import read_rule, suppressing
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.review import cases
+from fraudlake.review.window import Window
 from fraudlake.rules.kinds import RULE
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.text import durations
 from fraudlake_desk import list_entries
 from fraudlake_desk.queue import precision
 from fraudlake_desk.queue.reviewed import Reviewed
-from fraudlake_desk.review import cases, verdicts
-from fraudlake_desk.window import Window
+from fraudlake_desk.review import verdicts
 
 if TYPE_CHECKING:
     from fraudlake.detection.alert_changes import WhatIf

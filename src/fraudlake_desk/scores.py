@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from fraudlake.lake.store import Store
+    from fraudlake.review.window import Window
     from fraudlake.rules.kinds.model import ModelRule
-    from fraudlake_desk.window import Window
 
 _SCORED = ("probability", "model_version", "reasons")
 

@@ -10,11 +10,12 @@ import pytest
 
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake.local_store import LocalStore
+from fraudlake.review import chain, event_log, items
+from fraudlake.review.event import Event
+from fraudlake.review.item import Item
+from fraudlake.review.window import Window
 from fraudlake_desk.queue import people
-from fraudlake_desk.review import actions, attachments, chain, event_log, items
-from fraudlake_desk.review.event import Event
-from fraudlake_desk.review.item import Item
-from fraudlake_desk.window import Window
+from fraudlake_desk.review import actions, attachments
 from tests.desk.local import MARCH_7, Payment, fill, open_store
 
 CONTENT = b"\x00\xff\r\n the bank's answer \n"

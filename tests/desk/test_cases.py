@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fraudlake_desk.review import actions, event_log, item_state, items
+from fraudlake.review import event_log, item_state, items
+from fraudlake_desk.review import actions
 from tests.desk import local
 
 

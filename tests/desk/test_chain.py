@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fraudlake_desk.review import chain
-from fraudlake_desk.review.event import Event
+from fraudlake.review import chain
+from fraudlake.review.event import Event
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fraudlake_desk.review.event_log import read_events
+from fraudlake.review.event_log import read_events
 from tests.conftest import FraudlakeHere
 from tests.desk.local import Payment, fill, open_store
 

@@ -13,13 +13,14 @@ import pytest
 from fraudlake import __version__, tables
 from fraudlake.errors import UsageError
 from fraudlake.lake.local_store import LocalStore
+from fraudlake.review import cases, chain, event_log
+from fraudlake.review.event import Event
+from fraudlake.review.item_state import State
 from fraudlake.settings import load
 from fraudlake.settings.columns import DeclaredColumn
 from fraudlake_desk.documents import document
 from fraudlake_desk.documents.dossier import dossier
-from fraudlake_desk.review import actions, cases, chain, event_log
-from fraudlake_desk.review.event import Event
-from fraudlake_desk.review.item_state import State
+from fraudlake_desk.review import actions
 from tests.conftest import FraudlakeHere
 from tests.desk import conftest as made
 from tests.desk import small_lake

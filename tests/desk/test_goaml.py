@@ -16,10 +16,11 @@ from deltalake import write_deltalake
 
 from fraudlake.errors import UsageError
 from fraudlake.lake.local_store import LocalStore
+from fraudlake.review import event_log, items
 from fraudlake.settings import Settings
 from fraudlake_desk.documents import goaml
 from fraudlake_desk.documents.goaml import Made
-from fraudlake_desk.review import actions, event_log, items, marks
+from fraudlake_desk.review import actions, marks
 from tests.conftest import FraudlakeHere
 from tests.desk import small_lake
 

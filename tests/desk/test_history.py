@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from fraudlake.lake.local_store import LocalStore
+from fraudlake.review import event_log, items
+from fraudlake.review.window import Window
 from fraudlake.settings import Settings
 from fraudlake_desk.lookup import history
 from fraudlake_desk.lookup.history import History, Share
-from fraudlake_desk.review import actions, event_log, items
-from fraudlake_desk.window import Window
+from fraudlake_desk.review import actions
 from tests.desk import local, small_lake
 
 ABOUT = Window(small_lake.DAY, small_lake.DAY)

@@ -11,12 +11,12 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.lake.local_store import LocalStore
+from fraudlake.review import items
+from fraudlake.review.window import Window
 from fraudlake.settings import Settings
 from fraudlake.settings.columns import DeclaredColumn
 from fraudlake_desk.lookup import links
 from fraudlake_desk.lookup.links import Links
-from fraudlake_desk.review import items
-from fraudlake_desk.window import Window
 from tests.desk import small_lake
 from tests.desk.small_lake import DAY, NOON
 

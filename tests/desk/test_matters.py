@@ -14,14 +14,15 @@ import pytest
 
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake.local_store import LocalStore
+from fraudlake.review import chain, event_log, item_state, items, merges
+from fraudlake.review.event import Event, Verdict
+from fraudlake.review.item_state import State
 from fraudlake.settings import load
 from fraudlake.tables import SILVER_VERDICTS
 from fraudlake_desk.documents import dossier
 from fraudlake_desk.queue import queue
 from fraudlake_desk.queue.reviewed import Reviewed
-from fraudlake_desk.review import actions, chain, event_log, item_state, items, marks, matters, merges, verdicts
-from fraudlake_desk.review.event import Event, Verdict
-from fraudlake_desk.review.item_state import State
+from fraudlake_desk.review import actions, marks, matters, verdicts
 from tests.desk import conftest
 from tests.desk.local import MARCH_7, Payment, fill, open_store
 

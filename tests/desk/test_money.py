@@ -10,11 +10,11 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.lake.local_store import LocalStore
+from fraudlake.review import items
 from fraudlake.settings import Settings
 from fraudlake.settings.columns import DeclaredColumn
 from fraudlake_desk.documents import document, dossier
 from fraudlake_desk.lookup import money
-from fraudlake_desk.review import items
 from fraudlake_desk.web import server
 from fraudlake_desk.web.application import application
 from fraudlake_desk.web.role import Role

@@ -12,12 +12,12 @@ from deltalake import write_deltalake
 from pydantic import ValidationError
 
 from fraudlake.lake.local_store import LocalStore
+from fraudlake.review import items
+from fraudlake.review.window import Window
 from fraudlake.settings import Settings
 from fraudlake.settings.panels import Panel
 from fraudlake_desk.lookup import panels
 from fraudlake_desk.lookup.panels import Shown
-from fraudlake_desk.review import items
-from fraudlake_desk.window import Window
 from tests.desk import small_lake
 from tests.desk.small_lake import HOSTILE
 

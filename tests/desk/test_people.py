@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 
+from fraudlake.review import item_state
+from fraudlake.review.event import Event, Kind
+from fraudlake.review.item import Item
+from fraudlake.review.items import Queued
+from fraudlake.review.window import Window
 from fraudlake_desk.queue import people
-from fraudlake_desk.review import item_state
-from fraudlake_desk.review.event import Event, Kind
-from fraudlake_desk.review.item import Item
-from fraudlake_desk.review.items import Queued
-from fraudlake_desk.window import Window
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 WEEK = Window(date(2026, 3, 2), date(2026, 3, 8))

@@ -13,13 +13,13 @@ import pytest
 
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.model.intervals import Estimate
+from fraudlake.review.window import Window
 from fraudlake.settings import load
 from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_SHADOW_ALERTS, SILVER_VERDICTS
 from fraudlake_desk.queue import precision
 from fraudlake_desk.queue.missed import QUEUE_COLUMNS
 from fraudlake_desk.queue.precision import Precision
 from fraudlake_desk.queue.reviewed import Reviewed
-from fraudlake_desk.window import Window
 from tests.desk.test_reviewed import add, decide, item
 
 DAY = date(2026, 3, 7)

@@ -11,10 +11,11 @@ import pytest
 
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake.local_store import LocalStore
+from fraudlake.review import cases, event_log, items
+from fraudlake.review.event import Verdict
 from fraudlake.tables import GOLD_CASES, SILVER_VERDICTS
 from fraudlake_desk.queue import queue
-from fraudlake_desk.review import actions, cases, event_log, items, marks, verdicts
-from fraudlake_desk.review.event import Verdict
+from fraudlake_desk.review import actions, marks, verdicts
 from tests.desk.local import MARCH_7, Payment, fill, open_store
 from tests.desk.local import verdicts as put_verdicts
 
@@ -123,7 +124,7 @@ def test_a_queue_is_built_once_and_again_only_if_nobody_works_on_it(store: Local
     take(store, larger.rows[0]["item_id"], "ann")
     with pytest.raises(FraudlakeError, match="the queue of 2026-03-07 is being worked on"):
         queue.build(store, DAY, is_again=True, now=NOW)
-    assert queue.read_day(store, DAY) == larger.rows
+    assert items.queue_rows(store, DAY) == larger.rows
 
 
 def test_the_next_item_is_ones_own_or_else_the_first_free_one(store: LocalStore) -> None:
@@ -144,7 +145,7 @@ def test_the_next_item_is_ones_own_or_else_the_first_free_one(store: LocalStore)
 
 def test_verdicts_follow_events_once_and_a_correction_is_a_later_one(store: LocalStore) -> None:
     by_rank(store, size=4)
-    drawn = next(row for row in queue.read_day(store, DAY) if row["kind"] == "drawn")
+    drawn = next(row for row in items.queue_rows(store, DAY) if row["kind"] == "drawn")
     decide(store, "b burst", "fraud")  # an alert names its case
     decide(store, drawn["item_id"], "genuine")
     decide(store, "d pair", "unsure")

@@ -13,9 +13,9 @@ import pytest
 from fraudlake import tables
 from fraudlake.errors import UsageError
 from fraudlake.lake.local_store import LocalStore
+from fraudlake.review.window import Window
 from fraudlake.settings import load
 from fraudlake_desk.documents import document, report
-from fraudlake_desk.window import Window
 from tests.conftest import FraudlakeHere
 from tests.desk import conftest as made
 from tests.desk.page import Page

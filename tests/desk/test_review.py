@@ -27,13 +27,14 @@ from deltalake import DeltaTable
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import conflict
 from fraudlake.lake.local_store import LocalStore
+from fraudlake.review import chain, event_log, item_state
+from fraudlake.review.event import Event, Verdict
+from fraudlake.review.item import Item
+from fraudlake.review.item_state import State
 from fraudlake.settings import load
 from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS, Table
 from fraudlake_cli import main as program
-from fraudlake_desk.review import actions, chain, event_log, item_state
-from fraudlake_desk.review.event import Event, Verdict
-from fraudlake_desk.review.item import Item
-from fraudlake_desk.review.item_state import State
+from fraudlake_desk.review import actions
 from tests.desk import local
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
@@ -352,7 +353,7 @@ def test_a_text_of_quotes_markup_and_other_alphabets_comes_back_as_it_was_given(
 def test_the_desk_needs_no_pyspark(store: LocalStore) -> None:
     program = (
         "import sys; from pathlib import Path; from fraudlake.settings import load; "
-        "from fraudlake.lake.local_store import LocalStore; from fraudlake_desk.review import event_log; "
+        "from fraudlake.lake.local_store import LocalStore; from fraudlake.review import event_log; "
         f"print(event_log.read_events(LocalStore(load(lake=Path({str(store.root)!r})))), 'pyspark' in sys.modules)"
     )
 

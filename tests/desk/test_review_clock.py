@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from fraudlake.errors import FraudlakeError
-from fraudlake_desk.review import actions, event_log, item_state
-from fraudlake_desk.review.event import Event
-from fraudlake_desk.review.item_state import State
+from fraudlake.review import event_log, item_state
+from fraudlake.review.event import Event
+from fraudlake.review.item_state import State
+from fraudlake_desk.review import actions
 from tests.desk import local
 from tests.desk.test_review import CASE, NOON, take
 

@@ -13,11 +13,11 @@ import pytest
 from fraudlake import tables
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.lake.store import Store
+from fraudlake.review import event_log
+from fraudlake.review.event import Event, Verdict
 from fraudlake.settings import load
 from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_REVIEW_EVENTS
 from fraudlake_desk.queue.reviewed import Reviewed
-from fraudlake_desk.review import event_log
-from fraudlake_desk.review.event import Event, Verdict
 from tests.conftest import FraudlakeHere
 from tests.oracle import Row
 from tests.transactions import MARCH_7, SECOND, detected

@@ -6,9 +6,9 @@ from datetime import date
 from pathlib import Path
 
 from fraudlake.lake.local_store import LocalStore
+from fraudlake.review.window import Window
 from fraudlake.settings import Settings
 from fraudlake_desk import rules
-from fraudlake_desk.window import Window
 from tests.desk import small_lake
 
 

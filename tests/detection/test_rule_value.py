@@ -16,11 +16,11 @@ from fraudlake import api, tables
 from fraudlake.detection import rule_table, rule_value
 from fraudlake.detection.rule_value import Findings, RuleValue, RuleValues
 from fraudlake.lake.local_store import LocalStore
+from fraudlake.review.window import Window
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.rules.rule_set import RuleVersion
 from fraudlake.settings import load
 from fraudlake_desk.queue import precision
-from fraudlake_desk.window import Window
 from tests import plain_lake
 from tests.conftest import FraudlakeHere
 from tests.desk import local

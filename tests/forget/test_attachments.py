@@ -9,8 +9,9 @@ import pytest
 
 from fraudlake.forget import attachments as forgotten
 from fraudlake.lake.local_store import LocalStore
-from fraudlake_desk.review import attachments, event_log
-from fraudlake_desk.review.item import Item
+from fraudlake.review import event_log
+from fraudlake.review.item import Item
+from fraudlake_desk.review import attachments
 
 pytestmark = pytest.mark.stream
 

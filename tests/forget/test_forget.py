@@ -25,10 +25,11 @@ from fraudlake.gold import account_daily, account_tiles, detector_agreement
 from fraudlake.lake import Lake, checkpoint
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.operations.status import status
+from fraudlake.review import cases, chain, event_log, item_state
+from fraudlake.review.event import Event
 from fraudlake.streams import aggregate, deliver, detect, ingest, refine, stream
 from fraudlake_desk.queue import queue
-from fraudlake_desk.review import actions, cases, chain, event_log, item_state
-from fraudlake_desk.review.event import Event
+from fraudlake_desk.review import actions
 from fraudlake_tools import simulator
 
 pytestmark = pytest.mark.stream

@@ -25,12 +25,12 @@ from fraudlake.model import alerts, budget, published, training
 from fraudlake.operations import lineage
 from fraudlake.operations.backfill import backfill
 from fraudlake.operations.rebuild import rebuild
+from fraudlake.review.window import Window
 from fraudlake.rules.kinds import RULE
 from fraudlake.settings import Settings
 from fraudlake.streams import detect, ingest, refine, score, stream
 from fraudlake_desk import rules as rules_of_desk
 from fraudlake_desk.lookup import history
-from fraudlake_desk.window import Window
 from tests.cut_appends import killed_after
 from tests.traffic import traffic
 

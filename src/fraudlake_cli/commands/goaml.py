@@ -46,8 +46,8 @@ def report(app: App, /, item: str, mapping: Path, out: Path | None, **flags: str
 
     It has the fields that goAML's documents require. Check it against the schema of the unit that receives it.
     """
+    from fraudlake.review import items
     from fraudlake_desk.documents import document, goaml
-    from fraudlake_desk.review import items
 
     store = app.open_store(**flags)
     named = items.require_named(store, item)

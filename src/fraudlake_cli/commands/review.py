@@ -14,19 +14,19 @@ import click
 
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.process import host
+from fraudlake.review.event import Event
 from fraudlake.tables import GOLD_FORGOTTEN, SILVER_REVIEW_EVENTS
 from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import value
 from fraudlake_cli.app import App, cli, options
 from fraudlake_cli.command import Day
-from fraudlake_desk.review.event import Event
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
+    from fraudlake.review.item import Item
+    from fraudlake.review.item_state import State
+    from fraudlake.review.items import Queued
     from fraudlake_desk.review.actions import SetAside
-    from fraudlake_desk.review.item import Item
-    from fraudlake_desk.review.item_state import State
-    from fraudlake_desk.review.items import Queued
     from fraudlake_desk.review.several import Make, Outcomes
 
 _SHOWN = 1_000
@@ -47,7 +47,7 @@ def cases_(app: App, /, day: datetime | None, limit: int, **flags: str | None) -
     An alert belongs to the case of the one before it if at most case_gap is between them, and at most case_length since
     the first alert of the case, in event time. Needs: aggregate.
     """
-    from fraudlake_desk.review import cases
+    from fraudlake.review import cases
 
     rows = cases.listed(app.open_store(**flags), day.date() if day else None, limit).to_pylist()
     lines = [
@@ -100,7 +100,7 @@ def build(
 @click.pass_obj
 def list_(app: App, /, day: datetime | None, **flags: str | None) -> None:
     """List a day's queue, with who has taken or decided what."""
-    from fraudlake_desk.review import items
+    from fraudlake.review import items
 
     store = app.open_store(**flags)
     chosen = _day_of(store, day)
@@ -118,7 +118,7 @@ def list_(app: App, /, day: datetime | None, **flags: str | None) -> None:
 @click.pass_obj
 def next_(app: App, /, day: datetime | None, take: bool, analyst: str | None, **flags: str | None) -> None:
     """Show the first item of a day's queue that you have taken, or else that is free."""
-    from fraudlake_desk.review import items
+    from fraudlake.review import items
     from fraudlake_desk.review.actions import TakenError
 
     store = app.open_store(**flags)
@@ -348,7 +348,8 @@ def attach(
     **flags: str | None,
 ) -> None:
     """Attach FILE, of at most 10 MB, to ITEM, without a verdict: the lake stores its bytes under their SHA-256."""
-    from fraudlake_desk.review import attachments, event_log, items
+    from fraudlake.review import event_log, items
+    from fraudlake_desk.review import attachments
 
     try:
         attachments.require_size(file.stat().st_size)
@@ -476,7 +477,8 @@ def open_(
     **flags: str | None,
 ) -> None:
     """Open a case of payments of ACCOUNT that no alert has brought together; it is in the latest queue."""
-    from fraudlake_desk.review import event_log, matters
+    from fraudlake.review import event_log
+    from fraudlake_desk.review import matters
 
     store = app.open_store(**flags)
     name = analyst or host.user_name()
@@ -497,7 +499,8 @@ def merge(
     app: App, /, item: str, into: str, reason: str, analyst: str | None, event_id: str | None, **flags: str | None
 ) -> None:
     """Make the case ITEM a part of the case INTO: a verdict on INTO is then about the payments of both."""
-    from fraudlake_desk.review import event_log, matters
+    from fraudlake.review import event_log
+    from fraudlake_desk.review import matters
 
     store = app.open_store(**flags)
     name = analyst or host.user_name()
@@ -516,7 +519,8 @@ def separate(
     app: App, /, item: str, reason: str, analyst: str | None, event_id: str | None, **flags: str | None
 ) -> None:
     """Make ITEM, which is part of another case, a case of its own again."""
-    from fraudlake_desk.review import event_log, matters
+    from fraudlake.review import event_log
+    from fraudlake_desk.review import matters
 
     store = app.open_store(**flags)
     name = analyst or host.user_name()
@@ -576,7 +580,7 @@ def verify(app: App, /, known: str | None, **flags: str | None) -> None:
     Note number and hash of the last event outside of the lake: who may write every file can write all hashes anew, and
     only --known finds that.
     """
-    from fraudlake_desk.review import chain, event_log
+    from fraudlake.review import chain, event_log
 
     store = app.open_store(**flags)
     verified = chain.verify(event_log.read_events(store), _known(known), store.has_rows(GOLD_FORGOTTEN))
@@ -600,7 +604,8 @@ def _known(text: str | None) -> tuple[int, str] | None:
 
 
 def _take(store: Store, item: str, analyst: str) -> None:
-    from fraudlake_desk.review import actions, event_log, items
+    from fraudlake.review import event_log, items
+    from fraudlake_desk.review import actions
 
     one = items.require(store, item)
     lock = store.settings.review_lock
@@ -633,7 +638,8 @@ def _carry_out(
     app: App, store: Store, names: Sequence[str], event_id: str | None, make: Make, text: Callable[[Event], str]
 ) -> None:
     """Write and print an event for each item; each of several items is allowed or refused on its own."""
-    from fraudlake_desk.review import event_log, items, several, verdicts
+    from fraudlake.review import event_log, items
+    from fraudlake_desk.review import several, verdicts
 
     several.require_few(names)
     given = event_id or event_log.new_id()
@@ -675,15 +681,15 @@ def _say_outcomes(app: App, outcomes: Outcomes, text: Callable[[Event], str]) ->
 
 
 def _as_row(event: Event) -> dict[str, Any]:
-    from fraudlake_desk.review import event_log
+    from fraudlake.review import event_log
 
     (row,) = event_log.rows([event]).to_pylist()
     return dict(row)
 
 
 def _day_of(store: Store, given: datetime | None) -> date:
+    from fraudlake.review import items
     from fraudlake_desk.queue import queue
-    from fraudlake_desk.review import items
 
     return given.date() if given else items.latest(items.days(store)) or queue.last(store)
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from fraudlake.detection.rule_value import RuleValue, RuleValues
+    from fraudlake.review.window import Window
     from fraudlake_desk.queue.precision import Precision
-    from fraudlake_desk.window import Window
 
 _TRUTHS = {"verdicts": "verdicts", "labels": "Flink's label, as none has a verdict"}
 
@@ -34,7 +34,7 @@ def value(app: App, /, first: datetime | None, last: datetime | None) -> None:
     named. Nothing is evaluated again, and nothing is changed.
     """
     from fraudlake import api
-    from fraudlake_desk.lookup import payments
+    from fraudlake.review import payments
     from fraudlake_desk.queue import precision, reviewed
 
     lake = app.open_existing()

@@ -131,9 +131,9 @@ def backtest(
 def show(app: App, /, name: str, number: int | None, first: datetime | None, last: datetime | None) -> None:
     """Show a rule, its changes, and the alerts that it has raised in the stream, live or in the shadow."""
     from fraudlake.detection import comparison, rule_table
+    from fraudlake.review.window import Window
     from fraudlake_desk.queue import precision as precision_
     from fraudlake_desk.queue import reviewed
-    from fraudlake_desk.window import Window
 
     lake = app.open_existing()
     rules = rule_table.read(lake)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from fraudlake import tables
 from fraudlake.entity import ACCOUNT, title
 from fraudlake.errors import UsageError
+from fraudlake.review import event_log, items
+from fraudlake.review.window import Window
 from fraudlake.silver import source_position
 from fraudlake.silver.source_position import KAFKA
 from fraudlake.text import json_text
@@ -19,8 +21,6 @@ from fraudlake_desk.documents import charts, letters
 from fraudlake_desk.documents.charts import Mark
 from fraudlake_desk.documents.document import Block, Document, Prose, Section, text
 from fraudlake_desk.lookup import history, money
-from fraudlake_desk.review import event_log, items
-from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store

@@ -17,16 +17,17 @@ from xml.etree.ElementTree import Element, SubElement
 
 from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError
+from fraudlake.review import event_log, item_state
 from fraudlake.tables import SILVER_TRANSACTIONS
 from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import one_of
 from fraudlake_desk.lookup import panels
-from fraudlake_desk.review import event_log, item_state, marks
+from fraudlake_desk.review import marks
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
-    from fraudlake_desk.review.event import Event
-    from fraudlake_desk.review.items import Named
+    from fraudlake.review.event import Event
+    from fraudlake.review.items import Named
 
 Kind = Literal["text", "integer", "amount", "time", "day", "country", "currency", "list"]
 _PATTERNS = {"integer": r"\d+", "country": "[A-Z]{2}", "currency": "[A-Z]{3}"}

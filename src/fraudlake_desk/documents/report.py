@@ -8,14 +8,14 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
+from fraudlake.review import payments
+from fraudlake.review.window import Window
 from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import bounded_sum, value
 from fraudlake_desk.documents import charts
 from fraudlake_desk.documents.document import Block, Document, Section, finite, text
-from fraudlake_desk.lookup import payments
 from fraudlake_desk.queue import precision
 from fraudlake_desk.queue.reviewed import Reviewed
-from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 
 from fraudlake import tables
 from fraudlake.entity import ACCOUNT
+from fraudlake.review import event_log
+from fraudlake.review.event import Event
+from fraudlake.review.item import Item
+from fraudlake.review.window import Window
 from fraudlake.text.sql_text import bounded_sum, literal, one_of, value
 from fraudlake.values import bounded
-from fraudlake_desk.review import event_log, verdicts
-from fraudlake_desk.review.event import Event
-from fraudlake_desk.review.item import Item
-from fraudlake_desk.window import Window
+from fraudlake_desk.review import verdicts
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store

@@ -15,8 +15,8 @@ from fraudlake_desk.review import verdicts
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
-    from fraudlake_desk.review.item import Item
-    from fraudlake_desk.window import Window
+    from fraudlake.review.item import Item
+    from fraudlake.review.window import Window
 
 STEPS = 2
 NODES = 12

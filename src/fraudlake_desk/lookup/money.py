@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from fraudlake.review.window import Window
 from fraudlake.tables import SILVER_TRANSACTIONS
 from fraudlake.text.sql_text import one_of
 from fraudlake_desk.documents.letters import shown
-from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
+    from fraudlake.review.items import Queued
     from fraudlake.settings import Settings
-    from fraudlake_desk.review.items import Queued
 
 
 def declared(settings: Settings, noun: str) -> tuple[str, ...]:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from fraudlake.lake.store import Store
+    from fraudlake.review.item import Item
+    from fraudlake.review.window import Window
     from fraudlake.settings.panels import Panel
-    from fraudlake_desk.review.item import Item
-    from fraudlake_desk.window import Window
 
 ROWS = 20
 SECONDS = 10.0

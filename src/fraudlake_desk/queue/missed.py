@@ -29,8 +29,8 @@ import numpy as np
 
 from fraudlake.model import intervals
 from fraudlake.model.intervals import CONFIDENCE, Estimate
+from fraudlake.review.cases import DRAWN
 from fraudlake.values import MOST_AMOUNT
-from fraudlake_desk.review.cases import DRAWN
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,14 +9,14 @@ from datetime import datetime
 from statistics import median
 from typing import TYPE_CHECKING
 
+from fraudlake.review import item_state
+from fraudlake.review.event import VERDICTS
 from fraudlake.values import bounded
-from fraudlake_desk.review import item_state
-from fraudlake_desk.review.event import VERDICTS
 
 if TYPE_CHECKING:
-    from fraudlake_desk.review.event import Event
-    from fraudlake_desk.review.items import Queued
-    from fraudlake_desk.window import Window
+    from fraudlake.review.event import Event
+    from fraudlake.review.items import Queued
+    from fraudlake.review.window import Window
 
 
 @dataclass

@@ -18,10 +18,10 @@ from fraudlake.detection.alert_changes import APPEAR, GONE
 from fraudlake.detection.alert_payments import by_verdict, payments
 from fraudlake.model import intervals
 from fraudlake.model.intervals import Estimate
+from fraudlake.review.cases import DRAWN
 from fraudlake.tables import GOLD_REVIEW_QUEUE, SILVER_ALERTS, SILVER_SHADOW_ALERTS, SILVER_VERDICTS
 from fraudlake.text.sql_text import literal
 from fraudlake_desk.queue import missed
-from fraudlake_desk.review.cases import DRAWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fraudlake.lake.store import Store
+    from fraudlake.review.window import Window
     from fraudlake.tables import Table
     from fraudlake_desk.queue.reviewed import Reviewed
-    from fraudlake_desk.window import Window
 
 _DAY = "CAST(timestamp AS DATE)"
 _COUNTED = ("alerts", "decided", "right_alerts")

@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 
 from fraudlake.entity import ACCOUNT
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.review import cases, event_log, item_state, items, merges, payments
+from fraudlake.review.window import Window
 from fraudlake.tables import (
     GOLD_CASES,
     GOLD_FRAUD_PREDICTIONS,
@@ -28,10 +30,7 @@ from fraudlake.tables import (
 )
 from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import bounded_sum, value
-from fraudlake_desk.lookup import payments
 from fraudlake_desk.queue import draw, precision
-from fraudlake_desk.review import cases, event_log, item_state, merges
-from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
@@ -76,7 +75,7 @@ def build(
     size = size or store.settings.queue_size
     cases.require_cases(store)
     day = _day(store, day, now)
-    there = read_day(store, day)
+    there = items.queue_rows(store, day)
     if there and not is_again:
         return Built(day, there, False)
     if there and _is_begun(store, day):
@@ -102,7 +101,7 @@ def build(
         store.replace(GOLD_REVIEW_QUEUE, made, f"day = {value(day)}")
     elif rows:
         store.insert(GOLD_REVIEW_QUEUE, made, ("day", "rank"))
-    return Built(day, read_day(store, day), True)
+    return Built(day, items.queue_rows(store, day), True)
 
 
 def listed(candidates: Iterable[dict[str, Any]], count: int) -> list[dict[str, Any]]:
@@ -121,13 +120,6 @@ def spread(listed: list[dict[str, Any]], drawn: list[dict[str, Any]]) -> list[di
     rows = list(listed)
     for number, row in enumerate(drawn):
         rows.insert(round((number + 0.5) * every), row)
-    return rows
-
-
-def read_day(store: Store, day: date) -> list[dict[str, Any]]:
-    """Return the rows of ``gold_review_queue`` of a day, by rank."""
-    statement = f"SELECT * FROM {GOLD_REVIEW_QUEUE.name} WHERE day = {value(day)} ORDER BY rank"
-    rows: list[dict[str, Any]] = store.query(statement, GOLD_REVIEW_QUEUE).to_pylist()
     return rows
 
 

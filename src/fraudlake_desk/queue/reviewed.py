@@ -10,18 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake import tables
+from fraudlake.review import cases, event_log, item_state, merges
 from fraudlake.text.sql_text import one_of
 from fraudlake_desk.queue import missed
-from fraudlake_desk.review import cases, event_log, item_state, merges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fraudlake.lake import Lake
     from fraudlake.lake.store import Store
+    from fraudlake.review.event import Event
     from fraudlake.tables import Table
     from fraudlake_desk.queue.missed import Floats, Missed
-    from fraudlake_desk.review.event import Event
 
 LATEST = timedelta(days=28)
 """The time span, up to the latest queue, for which estimates are shown."""

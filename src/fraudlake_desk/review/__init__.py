@@ -1,1 +1,1 @@
-"""The review: the events that people write about items, and what follows from them: verdicts, cases, merges."""
+"""Review: what people do with items, alone or with several at once, and the verdicts that follow."""

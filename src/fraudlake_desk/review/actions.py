@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.review.event import Event, Kind, Verdict
+from fraudlake.review.item import Item
+from fraudlake.review.item_state import State
 from fraudlake.values import bounded
-from fraudlake_desk.review.event import Event, Kind, Verdict
-from fraudlake_desk.review.item import Item
-from fraudlake_desk.review.item_state import State
 
 SetAside = Literal["noted", "waiting", "assigned", "escalated"]
 _LONGEST_WAIT = timedelta(days=366)

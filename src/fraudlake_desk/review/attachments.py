@@ -8,14 +8,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.review import event_log, item_state
 from fraudlake_desk.documents.letters import shown
-from fraudlake_desk.review import actions, event_log, item_state
+from fraudlake_desk.review import actions
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
-    from fraudlake_desk.review.event import Event
-    from fraudlake_desk.review.item import Item
-    from fraudlake_desk.review.item_state import State
+    from fraudlake.review.event import Event
+    from fraudlake.review.item import Item
+    from fraudlake.review.item_state import State
 
 LARGEST = 10 << 20
 """Maximum bytes of a file."""

@@ -7,12 +7,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.errors import UsageError
-from fraudlake_desk.lookup import payments
-from fraudlake_desk.window import Window
+from fraudlake.review import payments
+from fraudlake.review.window import Window
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
-    from fraudlake_desk.review.item import Item
+    from fraudlake.review.item import Item
 
 BEFORE = 90
 AFTER = 7

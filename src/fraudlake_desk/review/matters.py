@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 
 from fraudlake.entity import ACCOUNT
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.review import event_log, item_state, items, opened
+from fraudlake.review.item import Item
+from fraudlake.review.payments import by_id
+from fraudlake.review.window import Window
 from fraudlake.text.counts import counted
-from fraudlake_desk.lookup.payments import by_id
-from fraudlake_desk.review import actions, event_log, item_state, items, opened
-from fraudlake_desk.review.item import Item
-from fraudlake_desk.window import Window
+from fraudlake_desk.review import actions
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
-    from fraudlake_desk.review.event import Event
-    from fraudlake_desk.review.item_state import State
-    from fraudlake_desk.review.items import Named
+    from fraudlake.review.event import Event
+    from fraudlake.review.item_state import State
+    from fraudlake.review.items import Named
 
 
 def open_case(

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.review.event import Event
+from fraudlake.review.event_log import Wanted
+from fraudlake.review.item import Item
+from fraudlake.review.item_state import State
 from fraudlake_desk.review import actions, marks, verdicts
-from fraudlake_desk.review.event import Event
-from fraudlake_desk.review.event_log import Wanted
-from fraudlake_desk.review.item import Item
-from fraudlake_desk.review.item_state import State
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fraudlake.errors import FraudlakeError
+from fraudlake.review import cases, event_log
+from fraudlake.review.event import Event
+from fraudlake.review.event_log import Wanted
 from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, SILVER_VERDICTS
 from fraudlake.text.sql_text import one_of, value
-from fraudlake_desk.review import cases, event_log
-from fraudlake_desk.review.event import Event
-from fraudlake_desk.review.event_log import Wanted
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
-    from fraudlake_desk.review.item import Item
-    from fraudlake_desk.review.item_state import State
-    from fraudlake_desk.window import Window
+    from fraudlake.review.item import Item
+    from fraudlake.review.item_state import State
+    from fraudlake.review.window import Window
 
 _LOG = logging.getLogger("fraudlake.desk")
 _KEYS = ("transaction_id", "analyst", "decided_at")

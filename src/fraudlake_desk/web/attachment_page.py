@@ -8,8 +8,9 @@ from urllib.parse import quote, urlencode
 from starlette.responses import Response
 from starlette.routing import Route
 
+from fraudlake.review import event_log, items
 from fraudlake_desk.documents import letters
-from fraudlake_desk.review import attachments, event_log, items
+from fraudlake_desk.review import attachments
 from fraudlake_desk.web import forms
 from fraudlake_desk.web.errors import MissingError, PageError
 from fraudlake_desk.web.names import segment

@@ -15,16 +15,18 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.routing import Route
 
 from fraudlake.entity import ACCOUNT
+from fraudlake.review import cases, event_log, item_state, items, opened
+from fraudlake.review.event import Verdict
+from fraudlake.review.item import Item
+from fraudlake.review.items import Named
+from fraudlake.review.window import Window
 from fraudlake_desk import list_entries, rules
 from fraudlake_desk.documents import charts, document, dossier
 from fraudlake_desk.documents.charts import Mark
 from fraudlake_desk.documents.letters import shown
 from fraudlake_desk.lookup import history, links, money, panels
 from fraudlake_desk.lookup.money import amount
-from fraudlake_desk.review import actions, attachments, cases, event_log, item_state, items, marks, opened, verdicts
-from fraudlake_desk.review.event import Verdict
-from fraudlake_desk.review.item import Item
-from fraudlake_desk.review.items import Named
+from fraudlake_desk.review import actions, attachments, marks, verdicts
 from fraudlake_desk.web import finding, forms, link_drawing, matter_forms
 from fraudlake_desk.web.cut import brief
 from fraudlake_desk.web.errors import MissingError, PageError
@@ -32,7 +34,6 @@ from fraudlake_desk.web.names import account, digest, segment
 from fraudlake_desk.web.queue_filter import STATES, QueueFilter
 from fraudlake_desk.web.queue_page import day_of
 from fraudlake_desk.web.site import done, moment, share
-from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
 
     from fraudlake.detection.list_entries import Entry
     from fraudlake.lake.store import Store
+    from fraudlake.review.event import Event
+    from fraudlake.review.item_state import State
     from fraudlake.settings import Settings
     from fraudlake_desk.lookup.history import History
     from fraudlake_desk.review.actions import SetAside
-    from fraudlake_desk.review.event import Event
-    from fraudlake_desk.review.item_state import State
     from fraudlake_desk.web.forms import Fields
     from fraudlake_desk.web.site import Site
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fraudlake.review import cases, items, opened
 from fraudlake.tables import GOLD_CASES, SILVER_TRANSACTIONS
 from fraudlake.text.sql_text import value
 from fraudlake_desk.documents.letters import shown
 from fraudlake_desk.lookup import history
 from fraudlake_desk.lookup.money import amount
-from fraudlake_desk.review import cases, items, opened
 from fraudlake_desk.web.names import account, segment
 from fraudlake_desk.web.site import moment
 

@@ -10,11 +10,12 @@ from urllib.parse import urlencode
 from starlette.routing import Route
 
 from fraudlake.entity import ACCOUNT
+from fraudlake.review import event_log, item_state, opened
 from fraudlake.tables import GOLD_CASES
 from fraudlake.text.sql_text import one_of, value
 from fraudlake_desk.documents.letters import shown
 from fraudlake_desk.lookup.money import amount
-from fraudlake_desk.review import event_log, item_state, matters, opened
+from fraudlake_desk.review import matters
 from fraudlake_desk.web import forms
 from fraudlake_desk.web.errors import PageError
 from fraudlake_desk.web.names import segment
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from fraudlake.lake.store import Store
+    from fraudlake.review.event import Event
+    from fraudlake.review.item import Item
+    from fraudlake.review.merges import Merges
     from fraudlake_desk.lookup.history import History
-    from fraudlake_desk.review.event import Event
-    from fraudlake_desk.review.item import Item
-    from fraudlake_desk.review.merges import Merges
     from fraudlake_desk.web.forms import Fields
     from fraudlake_desk.web.site import Site
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import Route
 
+from fraudlake.review import event_log, items
+from fraudlake.review.window import Window
 from fraudlake.text import durations
 from fraudlake_desk.queue import people
-from fraudlake_desk.review import event_log, items
 from fraudlake_desk.web.errors import PageError
 from fraudlake_desk.web.queue_page import day_of
-from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -9,12 +9,12 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from fraudlake.review import cases
 from fraudlake_desk.documents.letters import shown
-from fraudlake_desk.review import cases
 from fraudlake_desk.web.errors import PageError
 
 if TYPE_CHECKING:
-    from fraudlake_desk.review.items import Queued
+    from fraudlake.review.items import Queued
 
 OPEN, LATE, YOURS, HELD, WAITING, FOR_A_LEAD, DECIDED, SECOND_LOOK = STATES = (
     "open",

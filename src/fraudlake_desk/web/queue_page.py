@@ -14,8 +14,9 @@ from starlette.routing import Route
 
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
+from fraudlake.review import event_log, items
 from fraudlake_desk.lookup import money
-from fraudlake_desk.review import actions, event_log, items, several, verdicts
+from fraudlake_desk.review import actions, several, verdicts
 from fraudlake_desk.web import forms
 from fraudlake_desk.web.claims import Claims
 from fraudlake_desk.web.errors import PageError
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from fraudlake.lake.store import Store
-    from fraudlake_desk.review.items import Queued
+    from fraudlake.review.items import Queued
     from fraudlake_desk.web.access import Person
     from fraudlake_desk.web.forms import Fields
     from fraudlake_desk.web.site import Site

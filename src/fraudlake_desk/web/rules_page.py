@@ -10,13 +10,13 @@ from starlette.routing import Route
 
 from fraudlake.detection.alert_changes import APPEAR, GONE
 from fraudlake.errors import UsageError
+from fraudlake.review import event_log
 from fraudlake_desk import list_entries, rules
 from fraudlake_desk.documents import charts
 from fraudlake_desk.documents.letters import shown
 from fraudlake_desk.lookup.money import amount
 from fraudlake_desk.queue import precision
 from fraudlake_desk.queue.reviewed import Reviewed
-from fraudlake_desk.review import event_log
 from fraudlake_desk.web import forms
 from fraudlake_desk.web.errors import MissingError, PageError
 from fraudlake_desk.web.names import segment
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from fraudlake.detection.alert_changes import WhatIf
     from fraudlake.detection.report import Agreement, Report
     from fraudlake.lake.store import Store
+    from fraudlake.review.window import Window
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake_desk.list_entries import Listed
     from fraudlake_desk.queue.precision import Precision
     from fraudlake_desk.rules import RuleFigures
-    from fraudlake_desk.window import Window
 
 _DAYS = 28
 _CLOSED = 50

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from fraudlake_desk.review import actions, cases, items, several
-from fraudlake_desk.review.event import Event, Verdict
+from fraudlake.review import cases, items
+from fraudlake.review.event import Event, Verdict
+from fraudlake_desk.review import actions, several
 from fraudlake_desk.web import forms
 from fraudlake_desk.web.case_page import ASIDE
 from fraudlake_desk.web.errors import MissingError, PageError
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 
     from fraudlake.errors import FraudlakeError
     from fraudlake.lake.store import Store
-    from fraudlake_desk.review.item import Item
-    from fraudlake_desk.review.item_state import State
-    from fraudlake_desk.review.items import Queued
+    from fraudlake.review.item import Item
+    from fraudlake.review.item_state import State
+    from fraudlake.review.items import Queued
     from fraudlake_desk.review.several import Make, Outcomes
     from fraudlake_desk.web.forms import Fields
     from fraudlake_desk.web.site import Site

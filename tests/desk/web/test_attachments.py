@@ -10,8 +10,9 @@ import pytest
 from httpx2 import Response
 
 from fraudlake.lake.local_store import LocalStore
+from fraudlake.review import event_log
 from fraudlake_desk.documents import document, dossier
-from fraudlake_desk.review import attachments, event_log, matters
+from fraudlake_desk.review import attachments, matters
 from fraudlake_desk.web.role import Role
 from tests.desk import small_lake
 from tests.desk.page import Page

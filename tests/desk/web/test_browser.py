@@ -18,10 +18,10 @@ import pytest
 from playwright.sync_api import Browser, Error, Page, Route, expect
 
 from fraudlake.lake.local_store import LocalStore
+from fraudlake.review import event_log
 from fraudlake.settings import Settings
 from fraudlake.tables import SILVER_REVIEW_EVENTS
 from fraudlake_desk import rules
-from fraudlake_desk.review import event_log
 from tests.desk import small_lake
 
 AXE = next(Path(axe_playwright_python.__file__).parent.rglob("axe.min.js"))

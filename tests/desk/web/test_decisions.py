@@ -14,9 +14,9 @@ from fraudlake.lake import open_lake
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.model import training
 from fraudlake.model.history import from_micros
+from fraudlake.review import items
 from fraudlake.settings import Settings
 from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS
-from fraudlake_desk.review import items
 from tests.desk import small_lake
 from tests.desk.web.conftest import Browser, Open
 from tests.desk.web.test_pages import text_of

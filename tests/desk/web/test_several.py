@@ -12,12 +12,13 @@ from deltalake import DeltaTable
 
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.lake.store import Store
+from fraudlake.review import chain, event_log, item_state, items
+from fraudlake.review.event import Event
+from fraudlake.review.item import Item
+from fraudlake.review.window import Window
 from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS, Table
-from fraudlake_desk.review import actions, chain, event_log, item_state, items, matters, several, verdicts
-from fraudlake_desk.review.event import Event
-from fraudlake_desk.review.item import Item
+from fraudlake_desk.review import actions, matters, several, verdicts
 from fraudlake_desk.web.role import Role
-from fraudlake_desk.window import Window
 from tests.desk import small_lake
 from tests.desk.web.conftest import Browser, Open
 

@@ -15,10 +15,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from fraudlake.lake.local_store import LocalStore
+from fraudlake.review import event_log
+from fraudlake.review.event import Event
 from fraudlake.settings import Settings
 from fraudlake_desk import rules
-from fraudlake_desk.review import event_log
-from fraudlake_desk.review.event import Event
 from tests.desk import small_lake
 
 pytestmark = pytest.mark.long

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fraudlake.entity import ACCOUNT
 
 if TYPE_CHECKING:
-    from fraudlake_desk.window import Window
+    from fraudlake.review.window import Window
 
 
 @dataclass(frozen=True)

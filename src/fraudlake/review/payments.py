@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.errors import UsageError
+from fraudlake.review.window import Window
 from fraudlake.tables import SILVER_TRANSACTIONS
 from fraudlake.text.sql_text import one_of
-from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fraudlake.text.counts import counted
 
 if TYPE_CHECKING:
-    from fraudlake_desk.review.event import Event
+    from fraudlake.review.event import Event
 
 _NOT_CHAINED = ("hash", "is_erased")
 _LATER = ("merged_into", "file_name", "file_size", "file_hash")

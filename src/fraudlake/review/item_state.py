@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from fraudlake_desk.review.event import Event
-from fraudlake_desk.review.item import Item
+from fraudlake.review.event import Event
+from fraudlake.review.item import Item
 
 _FOR_ANYBODY: dict[str, Any] = {"waits_until": None, "assignee": None, "is_escalated": False}
 """The fields of a state that a decision resets: the item neither waits nor is meant for anybody."""

@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import conflict
+from fraudlake.review import chain
+from fraudlake.review.event import Event
+from fraudlake.review.item import Item
+from fraudlake.review.item_state import State, state
 from fraudlake.tables import SILVER_REVIEW_EVENTS
 from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import one_of
-from fraudlake_desk.review import chain
-from fraudlake_desk.review.event import Event
-from fraudlake_desk.review.item import Item
-from fraudlake_desk.review.item_state import State, state
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError
+from fraudlake.review.item import Item
+from fraudlake.review.window import Window
 from fraudlake.tables import GOLD_CASES, SILVER_ALERTS, SILVER_TRANSACTIONS
 from fraudlake.text.sql_text import one_of, value
-from fraudlake_desk.review.item import Item
-from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
     import pyarrow as pa

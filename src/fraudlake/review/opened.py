@@ -6,16 +6,15 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from fraudlake.review import cases, event_log, payments
 from fraudlake.tables import GOLD_REVIEW_QUEUE
 from fraudlake.values import bounded
-from fraudlake_desk.lookup import payments
-from fraudlake_desk.review import cases, event_log
 
 if TYPE_CHECKING:
     from datetime import date
 
     from fraudlake.lake.store import Store
-    from fraudlake_desk.review.event import Event
+    from fraudlake.review.event import Event
 
 
 def id_of(event_id: str) -> str:

@@ -8,13 +8,12 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.errors import UsageError
+from fraudlake.review import cases, event_log, item_state, merges, opened
+from fraudlake.review.item import Item
+from fraudlake.review.item_state import State
+from fraudlake.review.window import Window
 from fraudlake.tables import GOLD_REVIEW_QUEUE
-from fraudlake.text.sql_text import one_of
-from fraudlake_desk.queue import queue
-from fraudlake_desk.review import cases, event_log, item_state, merges, opened
-from fraudlake_desk.review.item import Item
-from fraudlake_desk.review.item_state import State
-from fraudlake_desk.window import Window
+from fraudlake.text.sql_text import one_of, value
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
@@ -66,10 +65,17 @@ def latest(days: Mapping[date, bool]) -> date | None:
     return next((day for day, is_queue in days.items() if is_queue), next(iter(days), None))
 
 
+def queue_rows(store: Store, day: date) -> list[dict[str, Any]]:
+    """Return the rows of ``gold_review_queue`` of a day, by rank."""
+    statement = f"SELECT * FROM {GOLD_REVIEW_QUEUE.name} WHERE day = {value(day)} ORDER BY rank"
+    rows: list[dict[str, Any]] = store.query(statement, GOLD_REVIEW_QUEUE).to_pylist()
+    return rows
+
+
 def listed(store: Store, day: date, now: datetime | None = None) -> list[Queued]:
     """Return the queue of a day by rank, then its cases opened by hand, with their states at ``now``."""
     now = now or datetime.now(UTC)
-    rows = queue.read_day(store, day)
+    rows = queue_rows(store, day)
     by_hand = opened.read_day(store, day)
     rows += [opened.queued(case, rank) for rank, case in enumerate(by_hand, len(rows) + 1)]
     by_name = cases.named(store, [row["item_id"] for row in rows if row["kind"] == cases.CASE])

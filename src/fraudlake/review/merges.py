@@ -6,19 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from fraudlake.review import cases, event_log, opened, payments
+from fraudlake.review.window import Window
 from fraudlake.tables import SILVER_TRANSACTIONS
 from fraudlake.text.sql_text import bounded_sum, one_of
 from fraudlake.values import bounded
-from fraudlake_desk.lookup import payments
-from fraudlake_desk.review import cases, event_log, opened
-from fraudlake_desk.window import Window
 
 if TYPE_CHECKING:
     from datetime import date
 
     from fraudlake.lake.store import Store
-    from fraudlake_desk.review.event import Event, Verdict
-    from fraudlake_desk.review.item import Item
+    from fraudlake.review.event import Event, Verdict
+    from fraudlake.review.item import Item
 
 
 @dataclass(frozen=True)
