@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import shutil
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from fraudlake import tables
 from fraudlake.operations.status import Status, status
 from fraudlake.operations.status.alerts import Alerts
 from fraudlake.operations.status.model import Model
+from fraudlake.operations.status.review import Review
 from fraudlake.operations.status.rows import Rows
 from fraudlake.operations.status.source import Source
 from fraudlake.operations.status.streams import Streams
@@ -85,7 +86,7 @@ def test_what_is_behind_is_told_with_the_command_that_runs_it_but_for_a_destinat
         "deliver_webhook": {"silver_alerts": 2},
         "prediction_quality": {"gold_fraud_predictions": 1, "silver_verdicts": 3},
     }
-    one = Status("lake", "landing", {}, Source(), Rows(), Alerts(), Model(), Streams(lag=lags), Unfinished())
+    one = Status("lake", "landing", {}, Source(), Rows(), Alerts(), Model(), Streams(lag=lags), Unfinished(), Review())
     assert one.gaps == [
         "prediction_quality is 1 commit behind gold_fraud_predictions: run 'fraudlake score'",
     ]
@@ -94,10 +95,30 @@ def test_what_is_behind_is_told_with_the_command_that_runs_it_but_for_a_destinat
 def test_a_replay_that_was_cut_is_the_remedy_for_what_it_has_left_different() -> None:
     again = "fraudlake replay --from 2026-03-07 --to 2026-03-07 --apply"
     landed, rows, cut = Source(landed=10), Rows(bronze=10, silver=6), Unfinished(cut_replay_of_days=again)
-    assert Status("lake", "landing", {}, landed, rows, Alerts(), Model(), Streams(), cut).gaps == [
+    assert Status("lake", "landing", {}, landed, rows, Alerts(), Model(), Streams(), cut, Review()).gaps == [
         f"a replay of days was interrupted: run '{again}', which finishes it",
         f"bronze holds 10 rows but silver and quarantine together 6: run '{again}'",
     ]
+
+
+def test_late_items_of_the_review_are_told_with_the_oldest_and_its_queue(lake: Any) -> None:
+    opened = lake()
+    now = datetime.now(UTC)
+    first = {"day": date(2026, 3, 7), "item_id": "a", "kind": "drawn", "built_at": now - timedelta(days=5, hours=1)}
+    second = {"day": date(2026, 3, 8), "item_id": "b", "kind": "drawn", "built_at": now - timedelta(days=3)}
+    third = {"day": date(2026, 3, 9), "item_id": "c", "kind": "drawn", "built_at": now}
+    plain_lake.fill(opened.folder, tables.GOLD_REVIEW_QUEUE, first, second, third)
+    found = status(opened)
+    assert found.gaps == [
+        "open for longer than review_limit: 2 items of the review, the oldest for 5 d: decide on them in "
+        "'fraudlake desk'; 'fraudlake queue list --day 2026-03-07' has the oldest"
+    ]
+    assert (found.as_dict()["late_items"], found.as_dict()["oldest_late_item"]) == (2, first["built_at"])
+
+    verdict = {"number": 1, "event_id": "e", "item_id": "a", "kind": "verdict", "verdict": "genuine", "at": now}
+    plain_lake.fill(opened.folder, tables.SILVER_REVIEW_EVENTS, {**verdict, "analyst": "ann"})
+    assert status(opened).review == Review(1, second["built_at"], second["day"])
+    assert status(lake(review_limit=timedelta(days=4))).gaps == []
 
 
 def test_accounts_whose_removal_was_cut_are_counted(lake: Any) -> None:

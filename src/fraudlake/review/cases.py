@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 DRAWN = "drawn"
 CASE = "case"
 OPENED = "opened"
+_FEW = 10
+"""Up to so many alerts are searched for one by one, which takes a tenth of the time for one of them in a million."""
 
 
 def listed(store: Store, day: date | None = None, limit: int | None = None) -> pa.Table:
@@ -52,6 +54,9 @@ def named(store: Store, names: Collection[str]) -> dict[str, dict[str, Any]]:
     by_name = {case["case_id"]: case for case in present}
     others = [name for name in names if name not in by_name]
     joined = " OR ".join(f"array_contains(alert_ids, {value(name)})" for name in others)
+    if len(others) > _FEW:
+        alerts = f"SELECT case_id, explode(alert_ids) AS alert_id FROM {GOLD_CASES.name}"
+        joined = f"case_id IN (SELECT case_id FROM ({alerts}) alerts WHERE {one_of('alert_id', others)})"
     for case in store.query(f"{select} {joined}", GOLD_CASES).to_pylist() if others else []:
         by_name |= dict.fromkeys(set(case["alert_ids"]).intersection(others), case)
     return by_name

@@ -74,28 +74,42 @@ def queue_rows(store: Store, day: date) -> list[dict[str, Any]]:
 
 def listed(store: Store, day: date, now: datetime | None = None) -> list[Queued]:
     """Return the queue of a day by rank, then its cases opened by hand, with their states at ``now``."""
-    now = now or datetime.now(UTC)
     rows = queue_rows(store, day)
     by_hand = opened.read_day(store, day)
     rows += [opened.queued(case, rank) for rank, case in enumerate(by_hand, len(rows) + 1)]
     by_name = cases.named(store, [row["item_id"] for row in rows if row["kind"] == cases.CASE])
     by_name |= {case["case_id"]: case for case in by_hand}
+    return resolved(store, rows, by_name, now or datetime.now(UTC))
+
+
+def resolved(
+    store: Store, rows: Sequence[dict[str, Any]], by_name: Mapping[str, dict[str, Any]], now: datetime
+) -> list[Queued]:
+    """Return rows of the queues of some days with their items and states.
+
+    Args:
+        store: the lake's tables.
+        rows: rows of ``gold_review_queue``, and cases opened by hand as such rows.
+        by_name: the cases of the rows, by ``item_id``.
+        now: the time.
+    """
     merged = merges.read_merges(store)
     cases_of = [by_name.get(row["item_id"]) for row in rows]
     items = [_item(row, case, merged) for row, case in zip(rows, cases_of, strict=True)]
     names = {name: item.item_id for item in items for name in item.names}
     states = item_state.states(event_log.read_events_of_items(store, names), now, names) if names else {}
     free = item_state.state([], now)
-    # Several rows may have parts of one case: its own row is offered, or else the first of a part.
-    have_row = {case["case_id"] for case in cases_of if case}
+    # Several rows of a day may have parts of one case: its own row is offered, or else the first of a part.
+    have_row = {(row["day"], case["case_id"]) for row, case in zip(rows, cases_of, strict=True) if case}
     queued = []
     for row, case, item in zip(rows, cases_of, items, strict=True):
         is_part = case is not None and case["case_id"] != item.item_id
         rules = tuple(case["rules"]) if case else ()
         state = states.get(item.item_id, free)
+        place = (row["day"], item.item_id)
         due_at = row["built_at"] + store.settings.review_limit if row["built_at"] else None
-        queued.append(Queued(row, item, state, rules, is_part, is_part and item.item_id in have_row, due_at))
-        have_row.add(item.item_id)
+        queued.append(Queued(row, item, state, rules, is_part, is_part and place in have_row, due_at))
+        have_row.add(place)
     return queued
 
 

@@ -22,16 +22,22 @@ def id_of(event_id: str) -> str:
     return hashlib.sha256(f"opened {event_id}".encode()).hexdigest()
 
 
-def rows(store: Store, is_wanted: Callable[[Event], bool]) -> list[dict[str, Any]]:
+def rows(store: Store, is_wanted: Callable[[Event], bool], has_payments: bool = True) -> list[dict[str, Any]]:
     """Return the cases that were opened by hand by events that fulfil a condition.
 
     Each has the columns of ``gold_cases``, without alerts and with the times of its payments; ``detected_at`` is when
     it was opened. For the queue it also has ``day``, and ``reasons``, a sentence on who opened it and why.
+
+    Args:
+        store: the lake's tables.
+        is_wanted: the condition.
+        has_payments: look up the payments; otherwise the times are when it was opened, and the amount is 0.
     """
     events = [
         event for event in event_log.read_events_of_cases(store) if event.kind == cases.OPENED and is_wanted(event)
     ]
-    paid = payments.by_id(store, {id_ for event in events for id_ in event.transaction_ids})
+    ids = {id_ for event in events for id_ in event.transaction_ids} if has_payments else ()
+    paid = payments.by_id(store, ids)
     return [_case(event, paid) for event in events]
 
 

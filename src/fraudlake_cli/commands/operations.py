@@ -89,7 +89,8 @@ def status(app: App, /, **flags: str | None) -> None:
     """Show how many rows each layer holds, and whether they add up.
 
     Reads the landing folder, the tables and the checkpoints; writes nothing. Exit code 1 if the counts do not add up,
-    if the model's latest day has drifted, or if its predictions are too often wrong.
+    if the model's latest day has drifted, if its predictions are too often wrong, or if an item of the review has been
+    open for longer than review_limit.
     """
     figures = LakeFigures.of(app.open_existing(**flags))
     app.show(figures.as_dict(), lambda: summary.print_counts(output, figures))

@@ -99,7 +99,7 @@ def build(
 @options("warehouse")
 @click.pass_obj
 def list_(app: App, /, day: datetime | None, **flags: str | None) -> None:
-    """List a day's queue, with who has taken or decided what."""
+    """List a day's queue, with who has taken or decided what, and what is late."""
     from fraudlake.review import items
 
     store = app.open_store(**flags)
@@ -707,6 +707,7 @@ def _described(queued: Queued) -> dict[str, Any]:
         "verdict": decision.verdict if decision else None,
         "decided_by": decision.analyst if decision else None,
         "part_of": queued.item.item_id if queued.is_part else None,
+        "is_late": queued.is_late,
     }
 
 
@@ -719,5 +720,6 @@ def _line(item: dict[str, Any]) -> str:
         else []
     )
     part = [f"part of {item['part_of']}"] if item.get("part_of") else []
+    late = ["late"] if item.get("is_late") else []
     what = f"{item['rank']:>4}  {item['item_id']}  {item['entity']} {item['entity_key']}"
-    return "  ".join([what, f"{item['amount_at_risk']:,.2f} at risk", item["reasons"], *part, *done])
+    return "  ".join([what, f"{item['amount_at_risk']:,.2f} at risk", item["reasons"], *part, *done, *late])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from fraudlake import tables
@@ -10,7 +11,7 @@ from fraudlake.operations import lag
 from fraudlake.operations.status.problem import Problem
 from fraudlake.operations.status.streams import DELIVERING
 from fraudlake.streams import deliver
-from fraudlake.text.counts import counted
+from fraudlake.text.counts import age, counted
 
 if TYPE_CHECKING:
     from fraudlake.operations.status import Status
@@ -123,6 +124,18 @@ def unread_files_are_safe(status: Status) -> Iterator[Problem]:
             )
 
 
+def items_are_decided(status: Status) -> Iterator[Problem]:
+    """Find items of the review that are late."""
+    review = status.review
+    if review.oldest_late_item:
+        items = counted(review.late_items, "item")
+        time = age(review.oldest_late_item, datetime.now(UTC))
+        yield Problem(
+            f"open for longer than review_limit: {items} of the review, the oldest for {time}",
+            f"decide on them in 'fraudlake desk'; 'fraudlake queue list --day {review.oldest_late_day}' has the oldest",
+        )
+
+
 CHECKS: tuple[Callable[[Status], Iterator[Problem]], ...] = (
     messages_are_read,
     files_are_read,
@@ -132,5 +145,6 @@ CHECKS: tuple[Callable[[Status], Iterator[Problem]], ...] = (
     alerts_are_delivered,
     streams_are_up_to_date,
     unread_files_are_safe,
+    items_are_decided,
 )
 """The checks in the order in which problems are shown; later ones may follow from earlier ones."""

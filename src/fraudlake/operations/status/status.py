@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.operations import retention
-from fraudlake.operations.status import alerts, checks, model, rows, source, streams, unfinished
+from fraudlake.operations.status import alerts, checks, model, review, rows, source, streams, unfinished
 from fraudlake.operations.status.alerts import Alerts
 from fraudlake.operations.status.model import Model
+from fraudlake.operations.status.review import Review
 from fraudlake.operations.status.rows import Rows
 from fraudlake.operations.status.source import Source
 from fraudlake.operations.status.streams import Streams
@@ -33,6 +34,7 @@ class Status:
     model: Model
     streams: Streams
     unfinished: Unfinished
+    review: Review
 
     @property
     def gaps(self) -> list[str]:
@@ -42,7 +44,8 @@ class Status:
     def as_dict(self) -> dict[str, Any]:
         """Everything in one object, for ``--json``."""
         shown = {"lake": self.lake, "landing": self.landing, "definition": self.definition}
-        for group in (self.source, self.rows, self.alerts, self.model, self.streams, self.unfinished):
+        groups = (self.source, self.rows, self.alerts, self.model, self.streams, self.unfinished, self.review)
+        for group in groups:
             shown |= asdict(group)
         gaps = self.gaps
         return {**shown, "reconciles": not gaps, "gaps": gaps}
@@ -61,4 +64,5 @@ def status(lake: Lake) -> Status:
         model=model.read(lake),
         streams=streams.read(lake),
         unfinished=unfinished.read(lake),
+        review=review.read(lake),
     )
