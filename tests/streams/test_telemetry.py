@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 import urllib.request
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,10 +16,12 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from fraudlake import tables
 from fraudlake.errors import UsageError
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.process import logs
 from fraudlake.settings import Settings
 from fraudlake.streams import ingest, stream, telemetry
 from fraudlake_cli.progress import console
+from tests import plain_lake
 from tests.conftest import FraudlakeHere, land_flink
 
 
@@ -75,6 +80,37 @@ def test_a_collector_gets_the_sums_of_the_reports() -> None:
     assert got["fraudlake_stream_lag_messages", "ingest_kafka"] == 12
     assert (got["fraudlake_stream_running", "detect"], got["fraudlake_stream_running", "refine"]) == (1, 0)
     assert got["fraudlake_stream_failures_total", "refine"] == 1
+
+
+def test_a_collector_gets_the_late_items_of_the_review(tmp_path: Path) -> None:
+    store = LocalStore(Settings(lake=plain_lake.make(tmp_path / "lake")))
+    now = datetime.now(UTC)
+    for item, age in (("a", timedelta(days=5)), ("b", timedelta(days=3)), ("c", timedelta(0))):
+        row = {"day": now.date(), "item_id": item, "kind": "drawn", "account_id": item, "built_at": now - age}
+        plain_lake.fill(store.root, tables.GOLD_REVIEW_QUEUE, row)
+    metrics, read = served("a lake with a review")
+    metrics.follow(store)
+    assert late_items(read()) == (2, pytest.approx(5 * 86400, abs=600))
+
+
+def test_a_collector_gets_no_age_without_late_items_and_no_number_if_they_cannot_be_read(tmp_path: Path) -> None:
+    root = plain_lake.make(tmp_path / "lake")
+    metrics, read = served("a lake without a review")
+    metrics.follow(LocalStore(Settings(lake=root)))
+    assert late_items(read()) == (0, 0)
+
+    shutil.rmtree(root / "tables" / "gold_review_queue")
+    (root / "tables" / "gold_review_queue" / "_delta_log").mkdir(parents=True)
+    (root / "tables" / "gold_review_queue" / "_delta_log" / f"{0:020}.json").write_text("broken")
+    assert late_items(read()) == (0, 0)  # a minute has not passed
+    metrics.follow(LocalStore(Settings(lake=root)))
+    got = read()
+    assert all(math.isnan(value) for value in late_items(got))
+    assert got["fraudlake_info", ""] == 1
+
+
+def late_items(got: dict[tuple[str, str], float]) -> tuple[float, float]:
+    return got["fraudlake_review_late_items", ""], got["fraudlake_review_oldest_late_item_seconds", ""]
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:9464", "9464", "example.org:80", "127.0.0.1:70000", "127.0.0.1"])

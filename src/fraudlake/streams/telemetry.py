@@ -1,8 +1,14 @@
-"""Telemetry: publishes Spark's reports on micro-batches in the log, and as OpenMetrics at a loopback address."""
+"""Telemetry: publishes Spark's reports on micro-batches in the log, and as OpenMetrics at a loopback address.
+
+The metrics have the late items of the review, too, which nobody's micro-batch reports.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
+import threading
+import time
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,12 +16,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fraudlake import __version__
 from fraudlake.errors import UsageError
 from fraudlake.process import logs
+from fraudlake.review import late
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
+    from fraudlake.lake.store import Store
 
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 """The limits of the histogram of durations."""
+_FRESH = 60.0
+"""Seconds for which a scraper gets the same late items: to count them reads tables."""
 
 
 class Observer(Protocol):
@@ -38,7 +48,11 @@ def collect(lake: Lake) -> list[Observer]:
         UsageError: the address cannot be served.
     """
     address = lake.settings.metrics_address
-    return [Records(), _served(address, lake.name)] if address else [Records()]
+    if not address:
+        return [Records()]
+    metrics = _served(address, lake.name)
+    metrics.follow(lake.store)
+    return [Records(), metrics]
 
 
 class Records:
@@ -89,6 +103,18 @@ class Metrics:
         self._state = of_stream(Gauge, "state_rows", "Rows of its state.")
         self._behind = of_stream(Gauge, "lag_messages", "Messages of Kafka that it had still to read.")
         self._bytes = of_stream(Gauge, "lag_bytes", "Bytes of Delta tables that it had still to read.")
+        self._late = Gauge("fraudlake_review_late_items", "Items open for longer than review_limit.", registry=registry)
+        self._oldest = Gauge(
+            "fraudlake_review_oldest_late_item_seconds",
+            "Age of the oldest of them, from when its queue was built; 0 if there is none.",
+            registry=registry,
+        )
+
+    def follow(self, store: Store) -> None:
+        """Count the late items of a lake's review whenever a scraper asks."""
+        review = _LateItems(store)
+        self._late.set_function(review.count)
+        self._oldest.set_function(review.oldest_seconds)
 
     def started(self, step: str) -> None:
         """Mark a stream as running."""
@@ -116,6 +142,42 @@ class Metrics:
         self._running.labels(step).set(0)
         if failure is not None:
             self._failures.labels(step).inc()
+
+
+class _LateItems:
+    """The late items of a lake's review, counted again after :data:`_FRESH` seconds; NaN if that fails."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._late: late.Late | None = None
+        self._until = -math.inf
+
+    def count(self) -> float:
+        """Return the number of late items."""
+        found = self._read()
+        return math.nan if found is None else found.items
+
+    def oldest_seconds(self) -> float:
+        """Return the age of the oldest one in seconds; 0 if there is none."""
+        found = self._read()
+        if found is None:
+            return math.nan
+        return (datetime.now(UTC) - found.oldest_at).total_seconds() if found.oldest_at else 0.0
+
+    def _read(self) -> late.Late | None:
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._late = self._counted()
+                self._until = time.monotonic() + _FRESH
+            return self._late
+
+    def _counted(self) -> late.Late | None:
+        try:
+            return late.count(self._store)
+        except Exception as error:  # the metrics of streams are worth more than these two
+            logs.event("late items not counted", logging.WARNING, cause=str(error))
+            return None
 
 
 @cache
