@@ -225,7 +225,17 @@ def test_jobs_and_alerts_that_go_by_the_clock(target: str) -> None:
     resources = render(target, **GIVEN).resources
     scheduled = {key for kind in ("jobs", "alerts") for key, value in resources[kind].items() if "schedule" in value}
 
-    assert scheduled == {"deliver", "gold", "review_queue", "train", "maintain", "lag", "quality", "model_quality"}
+    assert scheduled == {
+        "deliver",
+        "gold",
+        "review_queue",
+        "train",
+        "maintain",
+        "lag",
+        "quality",
+        "model_quality",
+        "review",
+    }
 
 
 @pytest.mark.parametrize("target", ["staging", "prod"])

@@ -12,6 +12,7 @@ import pytest
 from fraudlake import tables
 from fraudlake.gold import account_daily, alert_windows, detector_agreement, lane_agreement
 from fraudlake.lake.contents import TABLES, VIEWS
+from fraudlake.settings import Settings
 
 from .rendering import GIVEN, ROOT, render
 
@@ -292,11 +293,76 @@ def test_model_quality_is_of_the_newest_model_on_the_latest_day_with_fraud(fille
     assert measured(filled, "model_quality") == 0.44
 
 
+HAND = {"item_id": "hand", "kind": "opened", "transaction_ids": ["p"], "day": DAY}
+"""A case that was opened by hand."""
+
+
+def verdict(item: str, *transactions: str, kind: str = "verdict") -> dict[str, Any]:
+    return {"item_id": item, "kind": kind, "transaction_ids": [*transactions]}
+
+
+def merged(item: str, into: str, kind: str = "merged") -> dict[str, Any]:
+    return {"item_id": item, "kind": kind, "merged_into": into}
+
+
+@pytest.mark.parametrize(
+    ("late_items", "events"),
+    [
+        (4, []),
+        (3, [verdict("a", "t")]),
+        (4, [verdict("b", "u")]),  # its case got the payment v later
+        (3, [verdict("b2", "u", "v")]),  # when its earliest alert was another one
+        (3, [verdict("b", "u"), verdict("b", "u", "v", kind="corrected")]),
+        (3, [verdict("drawn")]),
+        (4, [verdict("a", "t"), verdict("a", "t", kind="withdrawn")]),
+        (3, [verdict("a", "t"), verdict("a", "t", kind="withdrawn"), verdict("a", "t")]),
+        (4, [verdict("c", "t")]),  # of another entity, about the same payment
+        (4, [{"item_id": "a", "kind": "assigned", "assignee": "who has left"}, {"item_id": "a", "kind": "noted"}]),
+        (3, [merged("a", "b")]),
+        (2, [merged("a", "b"), verdict("b", "u", "v", "t")]),
+        (2, [merged("a", "c"), merged("c", "b"), verdict("b", "u", "v", "t", "w")]),
+        (4, [merged("a", "b"), merged("a", "b", kind="separated")]),
+        (3, [merged("a", "b"), merged("a", "b", kind="separated"), verdict("b", "u", "v")]),
+        (5, [HAND]),
+        (4, [HAND, verdict("hand", "p")]),
+        (4, [HAND, merged("hand", "a")]),
+        (3, [HAND, merged("hand", "a"), merged("b", "a")]),
+    ],
+)
+def test_review_counts_the_items_that_nobody_has_decided_on_in_time(
+    spark: Any, late_items: int, events: list[dict[str, Any]]
+) -> None:
+    """Two cases, a drawn account and a case that is gone are in an old queue; the others are in a young one."""
+    ages = {"a": 3, "b": 3, "b2": 3, "drawn": 3, "gone": 3, "c": 1, "young": 1}
+    cases = [("a", ["a"], ["t"]), ("b", ["b", "b2"], ["u", "v"]), ("c", ["c"], ["w"])]
+    review: Rows = [
+        (
+            tables.GOLD_CASES,
+            [{"case_id": name, "alert_ids": alerts, "transaction_ids": paid} for name, alerts, paid in cases],
+        ),
+        (
+            tables.GOLD_REVIEW_QUEUE,
+            [{"item_id": name, "built_at": NOW - timedelta(days=days)} for name, days in ages.items()],
+        ),
+        (
+            tables.SILVER_REVIEW_EVENTS,
+            [{"number": number, "at": NOW - timedelta(days=3), **event} for number, event in enumerate(events, 1)],
+        ),
+    ]
+    assert measured(lake(spark, review), "review") == late_items
+
+
+def test_review_goes_by_the_default_of_the_setting() -> None:
+    query = render("prod", **GIVEN).resources["alerts"]["review"]["query_text"]
+    assert f"INTERVAL {Settings().review_limit.days} DAYS" in query
+
+
 def test_alerts_stay_quiet_on_an_empty_lake(spark: Any) -> None:
     empty = lake(spark, [])
 
     assert measured(empty, "lag") == 0
     assert measured(empty, "quality") == 0
+    assert measured(empty, "review") == 0
 
 
 BILLED = [
