@@ -153,7 +153,7 @@ def suggest(lake: Lake, progress: search.Progress = lambda *_: None) -> Suggesti
     progress(0, len(groups) + 1, "features")
     settings = _with(bare, groups)
     labelled, _, cut = training.labelled_rows(history.select_history(silver, verdicts, settings), settings)
-    learned = labelled.between(None, cut.tested_from)
+    learned = labelled.between(None, cut.validated_until)
     trial = _Trial(learned)
     kept = _eliminated(trial, groups, progress)
     used = _used(trial, kept, settings)
