@@ -226,6 +226,33 @@ def test_what_rules_alone_found_is_counted_as_an_alert_at_a_time(seed: int, tmp_
         assert (of.alerts, of.decided, of.right) == (counts.alerts, counts.decided, of.decided - counts.false_alarms)
 
 
+def test_fraud_in_a_case_with_another_rules_alert_is_not_found_alone_in_a_later_case_either(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    of = [
+        {"transaction_id": name, "account_id": "1", "timestamp": MARCH_1 + timedelta(days=day), "amount": 1.0}
+        for name, day in (("fraud", 4), ("other", 4), ("later", 8))
+    ]
+    fraud, other, later = of
+    raised = {"rule_version": 2, "entity": "account", "entity_key": "1", "detected_at": MARCH_1}
+    evidence = [
+        {"variable": "A", **{name: one[name] for name in ("transaction_id", "timestamp", "amount")}}
+        for one in (fraud, later)
+    ]
+    local.append(store, tables.SILVER_ALERTS, [
+        {**fraud, **raised, "alert_id": "1", "rule": "wide"},
+        {**other, **raised, "alert_id": "2", "rule": "twin"},
+        {**later, **raised, "alert_id": "3", "rule": "wide", "evidence": evidence},
+    ])  # fmt: skip
+    local.make_cases(store)
+    decided = {"transaction_id": "fraud", "verdict": True, "decided_at": MARCH_1, "date": FIRST}
+    local.append(store, tables.SILVER_VERDICTS, [decided])
+
+    wide = {one.rule: one for one in measured(store).rules}["wide"]
+
+    assert (wide.found.cases, wide.found.frauds) == (2, 1)
+    assert (wide.alone.cases, wide.alone.frauds) == (1, 0)
+
+
 def test_without_verdicts_the_labels_decide(tmp_path: Path) -> None:
     lake = draw(1)
     store = open_store(tmp_path)
