@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fraudlake.model import search
 
 
-class _Parts(ProgressColumn):
+class Parts(ProgressColumn):
     """Number of finished parts of a task, once the total is known."""
 
     def render(self, task: Task) -> Text:
@@ -32,7 +32,7 @@ def progress_bar(command: str, first: str) -> Iterator[search.Progress]:
         command: the name of the command.
         first: a description of its first step.
     """
-    columns = TextColumn(f"{command}: {{task.description}}"), BarColumn(), _Parts(), TimeElapsedColumn()
+    columns = TextColumn(f"{command}: {{task.description}}"), BarColumn(), Parts(), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(first, total=None)
         try:

@@ -125,7 +125,7 @@ def test_a_query_becomes_a_rule(lake: Any, tmp_path: Path, fraudlake_here: Fraud
             ("diff", "small_then_large"),
             "version 1 of small_then_large is the first: there is no version to compare it with",
         ),
-        (("add",), "give either a FILE of rules, or --sql FILE with --name NAME"),
+        (("add",), "give either a FILE of rules, or --pack NAME, or --sql FILE with --name NAME"),
     ],
 )
 def test_a_mistake_is_a_line(lake: Any, fraudlake_here: FraudlakeHere, arguments: tuple[str, ...], line: str) -> None:
