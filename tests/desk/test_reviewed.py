@@ -113,7 +113,8 @@ def test_status_and_rules_show_what_is_missed_beside_the_naive_figures(
         f"SELECT alert_id, account_id FROM {SILVER_ALERTS.name} ORDER BY account_id", SILVER_ALERTS
     ).to_pylist()
     first = raised[0]["alert_id"]
-    add(store, GOLD_CASES, {"case_id": first, "alert_ids": [first]})
+    case = {"case_id": first, "alert_ids": [first], "transaction_ids": ["p"], "rules": ["small_then_large"]}
+    add(store, GOLD_CASES, case | dict.fromkeys(("opened_at", "last_alert_at"), datetime(2026, 3, 7, tzinfo=UTC)))
     add(store, GOLD_REVIEW_QUEUE, item(first, "0", "case"), item("x", "1", amount=600.0), item("y", "7"))
     decide(store, (first, "fraud", "a"), ("x", "fraud", "b"), ("y", "genuine", "c"))
 
