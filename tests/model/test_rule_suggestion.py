@@ -17,6 +17,7 @@ from fraudlake import tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import Lake, open_lake
 from fraudlake.model import rule_candidates, rule_choice, rule_suggestion
+from fraudlake.model.account_days import AccountDays
 from fraudlake.model.rule_suggestion import RuleSuggestion
 from fraudlake.rules import rule_file
 from fraudlake.rules.columns import query_columns
@@ -166,6 +167,35 @@ def test_fraud_without_a_pattern_suggests_nothing(tmp_path: Path) -> None:
     suggested = rule_suggestion.suggest(lake, 40)
     assert suggested.rules == ()
     assert suggested.tried > 50
+
+
+def test_no_limit_beyond_the_budget_is_chosen_however_rare_fraud_is() -> None:
+    """One day of an account in a thousand has fraud, so that precisions are less apart than a tie is."""
+    number = np.arange(60_000)
+    silver = pa.table(
+        {
+            "account_id": [f"a{n % 3000}" for n in number],
+            "timestamp": pa.array([BEGIN + timedelta(days=int(n) // 3000) for n in number], pa.timestamp("us", "UTC")),
+            "amount": np.ones(len(number)),
+        }
+    )
+    is_fraud = number % 1000 == 7
+    nothing = pa.table({"account_id": pa.array([], pa.string()), "day": pa.array([], pa.date32())})
+    tested_from = (BEGIN + timedelta(days=19)).replace(tzinfo=None)
+    days = AccountDays(silver, pa.array(is_fraud), tested_from, tested_from, nothing)
+    alerted = {True: number % 8 == 7, False: number % 2 == 1}
+    rule = rule_candidates.candidates(Settings(), {}, 100.0)[0]
+    trials = [
+        rule_choice.Trial(
+            rule.model_copy(update={"where": "amount > 0" if is_narrow else None}),
+            np.array([1.0]),
+            days.highest(is_alerted.astype(float)).astype(np.uint8),
+        )
+        for is_narrow, is_alerted in alerted.items()
+    ]
+    chosen = rule_choice.choose(trials, days, 8_000)
+    assert [choice.trial for choice in chosen] == [trials[0]]
+    assert (chosen[0].is_alerted & days.is_learned).sum() <= 8_000
 
 
 def test_names_of_the_lakes_rules_are_not_taken() -> None:

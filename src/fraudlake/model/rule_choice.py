@@ -129,22 +129,24 @@ def choose(tried: Sequence[Trial], days: AccountDays, budget: float) -> list[Cho
     to_find = int((is_open & days.is_fraud).sum())
     labelled = int((is_open & days.is_labelled).sum())
     needed = _Needed(_least(to_find), min(_LIFT * to_find / max(labelled, 1), 0.5))
-    chosen: dict[int, int] = {}
+    # A chosen rule may find a little more by a lower limit; it is no further rule.
+    lower = needed._replace(frauds=_LEAST_DAYS)
+    chosen: dict[int, Choice] = {}
     while True:
         rows = np.flatnonzero(is_open)
-        left = [n for n in range(len(tried)) if n in chosen or len(chosen) < _MOST_RULES]
-        # A chosen rule may find a little more by a lower limit; it is no further rule.
-        lower = needed._replace(frauds=_LEAST_DAYS)
-        options = [(*_best(tried[n], rows, days, budget, lower if n in chosen else needed), n) for n in left]
-        highest = max((precision for precision, *_ in options), default=0.0)
-        if not highest:
-            return [Choice(tried[number], at) for number, at in chosen.items()]
-        _, _, at, number = max(
-            (one for one in options if one[0] >= highest - _TIE),
-            key=lambda one: (tried[one[-1]].rule.where is None, one[1]),
-        )
-        chosen[number] = at
-        is_alerted = is_open & Choice(tried[number], at).is_alerted
+        options: dict[int, _Option] = {}
+        for number, one in enumerate(tried):
+            if number in chosen or len(chosen) < _MOST_RULES:
+                option = _best(one, rows, days, budget, lower if number in chosen else needed)
+                if option is not None:
+                    options[number] = option
+        if not options:
+            return [*chosen.values()]
+        highest = max(option.precision for option in options.values())
+        best = [number for number, option in options.items() if option.precision >= highest - _TIE]
+        number = max(best, key=lambda number: (tried[number].rule.where is None, options[number].frauds))
+        chosen[number] = Choice(tried[number], options[number].at)
+        is_alerted = is_open & chosen[number].is_alerted
         budget -= int(is_alerted.sum())
         is_open &= ~is_alerted
 
@@ -156,13 +158,16 @@ class _Needed(NamedTuple):
     precision: float
 
 
-def _best(
-    one: Trial, rows: NDArray[np.int64], days: AccountDays, budget: float, needed: _Needed
-) -> tuple[float, int, int]:
-    """Return the precision and the frauds of a threshold at its best limit, and the limit's number.
+class _Option(NamedTuple):
+    """The best limit of a threshold, by its number, with the lower end of the interval of its precision."""
 
-    The precision is the lower end of its interval, and 0 if no limit finds what is needed.
-    """
+    precision: float
+    frauds: int
+    at: int
+
+
+def _best(one: Trial, rows: NDArray[np.int64], days: AccountDays, budget: float, needed: _Needed) -> _Option | None:
+    """Return the best limit of a threshold; None if no limit adds what is needed within the budget."""
     levels = one.levels[rows]
     is_fraud = days.is_fraud[rows]
     is_labelled = days.is_labelled[rows]
@@ -174,10 +179,11 @@ def _best(
         is_here = days.block[rows] == block
         found, labelled = (_beyond(levels[chosen & is_here], len(one.limits)) for chosen in (is_fraud, is_labelled))
         is_possible &= found >= needed.precision * np.maximum(labelled, 1)
-    precision = np.where(is_possible, precision, 0.0)
+    if not is_possible.any():
+        return None
     # The lowest limit finds the most.
-    at = int(np.argmax(precision >= precision.max() - _TIE))
-    return float(precision[at]), int(frauds[at]), at
+    at = int(np.argmax(is_possible & (precision >= precision[is_possible].max() - _TIE)))
+    return _Option(float(precision[at]), int(frauds[at]), at)
 
 
 def _beyond(levels: NDArray[np.uint8], limits: int) -> NDArray[np.int64]:
