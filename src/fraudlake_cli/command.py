@@ -45,6 +45,16 @@ _VALUES = {
 _TYPES: Mapping[object, str] = {int: "INTEGER", float: "FLOAT", bool: "[true|false]", timedelta: "DURATION"}
 
 
+def require_new(out: Path) -> None:
+    """Refuse to write over a file.
+
+    Raises:
+        UsageError: the file of ``--out`` exists.
+    """
+    if out.exists():
+        raise UsageError(f"--out {out}: it exists: name another file, or remove it")
+
+
 class Day(click.DateTime):
     """A day such as 2026-03-07."""
 

@@ -101,7 +101,7 @@ def require_true(suggested: RuleSuggestion, rows: list[dict[str, Any]], found: s
     assert suggested.frauds == len(amounts)
     assert suggested.found_by_live == len(found & {*amounts})
     known = {*found}
-    for one in suggested.found:
+    for one in suggested.additions:
         new = {key for key in alerted(rows, one.rule) if key[1] in days} - known
         known |= new
         assert one.accounts_a_day == pytest.approx(len(new) / len(days))
@@ -117,8 +117,8 @@ def test_planted_fraud_is_found_and_what_each_rule_adds_is_what_its_alerts_add(s
     suggested = rule_suggestion.suggest(lake, 40)
     require_true(suggested, rows, set())
     assert suggested.found_by_all > 0.9 * suggested.frauds
-    assert {one.rule.entity for one in suggested.found} == {"account", "terminal"}
-    assert len(suggested.found) <= 4
+    assert {one.rule.entity for one in suggested.additions} == {"account", "terminal"}
+    assert len(suggested.additions) <= 4
     assert suggested.learned < suggested.tested
     file = tmp_path / "rules.toml"
     file.write_text(suggested.toml())
@@ -140,7 +140,7 @@ def test_what_live_rules_find_counts_as_found(tmp_path: Path) -> None:
     rows = payments(4)
     lake = filled(tmp_path, rows, labels="flink")
     whole = rule_suggestion.suggest(lake, 40)
-    crowds = next(one.rule for one in whole.found if one.rule.entity == "terminal")
+    crowds = next(one.rule for one in whole.additions if one.rule.entity == "terminal")
     found = alerted(rows, crowds)
     live = {"rule": "small_then_large", "kind": "small_then_large", "entity": "account"}
     noon = datetime.min.time().replace(hour=12, tzinfo=UTC)
@@ -159,7 +159,7 @@ def test_what_live_rules_find_counts_as_found(tmp_path: Path) -> None:
     suggested = rule_suggestion.suggest(lake, 40)
     require_true(suggested, rows, found)
     assert suggested.found_by_live > 0
-    assert {one.rule.entity for one in suggested.found} == {"account"}
+    assert {one.rule.entity for one in suggested.additions} == {"account"}
 
 
 def test_fraud_without_a_pattern_suggests_nothing(tmp_path: Path) -> None:
@@ -200,8 +200,8 @@ def test_no_limit_beyond_the_budget_is_chosen_however_rare_fraud_is() -> None:
 
 def test_names_of_the_lakes_rules_are_not_taken() -> None:
     rule = rule_candidates.candidates(Settings(), {}, 100.0)[0]
-    found = [rule_suggestion.Found(rule, 1.0, 1, 0, 1.0)] * 2
-    names = [one.rule.name for one in rule_suggestion._named(found, {"account_max_1_transaction"})]
+    additions = [rule_suggestion.Addition(rule, 1.0, 1, 0, 1.0)] * 2
+    names = [one.rule.name for one in rule_suggestion._named(additions, {"account_max_1_transaction"})]
     assert names == ["account_max_1_transaction_2", "account_max_1_transaction_3"]
 
 

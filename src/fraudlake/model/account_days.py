@@ -59,7 +59,7 @@ class AccountDays:
         account = pc.index_in(alerts["account_id"], named.dictionary)
         known = alerts.append_column("account", account).filter(account.is_valid())
         alerted = known["account"].to_numpy() * span + known["day"].cast(pa.int32()).to_numpy() - first
-        self.is_found = np.isin(codes, alerted)
+        self.has_live_alert = np.isin(codes, alerted)
         learned = np.unique(self.day[self.is_learned])
         if len(learned) < BLOCKS or not self.is_tested.any():
             raise FraudlakeError(

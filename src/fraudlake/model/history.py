@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
+    from fraudlake.lake.store import Store
     from fraudlake.model.classifier import Encoding
     from fraudlake.settings import Settings
 
@@ -43,6 +44,17 @@ _READ = ("transaction_id", "account_id", "timestamp", "amount", "label", "source
 def columns_read(settings: Settings) -> list[str]:
     """Return the columns of ``silver_transactions`` that a history is computed from."""
     return [*_READ, *sorted(entity_features.columns_read(settings).difference(_READ))]
+
+
+def read_newest(store: Store, columns: Sequence[str], rows: int) -> pa.Table:
+    """Return columns of the newest transactions, at most so many rows."""
+    silver = tables.SILVER_TRANSACTIONS
+    return store.query(f"SELECT {', '.join(columns)} FROM {silver.name} ORDER BY timestamp DESC LIMIT {rows}", silver)
+
+
+def amount_above(silver: pa.Table, share: float) -> float:
+    """Return the amount, to two digits, that a share of the transactions does not exceed; 0 without amounts."""
+    return float(f"{np.nan_to_num(pc.quantile(silver['amount'], share)[0].as_py() or 0):.2g}")
 
 
 @dataclass(frozen=True)
@@ -242,10 +254,10 @@ def select_history(
     rows = _with_verdicts(silver, given)
     further: tuple[pa.Field, ...] = _FURTHER
     if stand_for:
-        latest = verdicts.latest_of(given)
-        at = pc.index_in(silver["transaction_id"], latest["transaction_id"])
-        weights = [stand_for.get(name, 1.0) for name in latest["transaction_id"].to_pylist()]
-        rows = rows.append_column(STANDS_FOR, pa.array(weights, pa.float64()).take(at))
+        at = pc.index_in(silver["transaction_id"], pa.array(stand_for.keys(), pa.string()))
+        weights = pa.array(stand_for.values(), pa.float64()).take(at).fill_null(1.0)
+        nothing = pa.scalar(None, pa.float64())
+        rows = rows.append_column(STANDS_FOR, pc.if_else(rows["verdict"].is_valid(), weights, nothing))
         further = (*_FURTHER, pa.field(STANDS_FOR, pa.float64()))
     schema = _schema(settings, further)
     table = lake_features.compute_table(rows, further, _choice(schema), schema, settings, given)

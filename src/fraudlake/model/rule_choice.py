@@ -125,7 +125,7 @@ def choose(tried: Sequence[Trial], days: AccountDays, budget: float) -> list[Cho
         days: days of accounts.
         budget: how many days of accounts without an alert of a live rule may have one.
     """
-    is_open = days.is_learned & ~days.is_found
+    is_open = days.is_learned & ~days.has_live_alert
     to_find = int((is_open & days.is_fraud).sum())
     labelled = int((is_open & days.is_labelled).sum())
     needed = _Needed(_least(to_find), min(_LIFT * to_find / max(labelled, 1), 0.5))
@@ -208,7 +208,7 @@ def lowest_share(frauds: NDArray[Any], labelled: NDArray[Any]) -> NDArray[np.flo
 
 def without_needless(chosen: list[Choice], days: AccountDays) -> list[Choice]:
     """Leave out rules that, beside the others, add less than a rule must."""
-    is_fraud = days.is_learned & ~days.is_found & days.is_fraud
+    is_fraud = days.is_learned & ~days.has_live_alert & days.is_fraud
     least = _least(int(is_fraud.sum()))
     kept = chosen
     for one in reversed(chosen):

@@ -41,7 +41,7 @@ _LARGE = 0.95
 
 
 @dataclass(frozen=True)
-class Found:
+class Addition:
     """What a rule finds on the days of the test that neither live rules nor the suggested rules before it find."""
 
     rule: ThresholdRule
@@ -67,7 +67,7 @@ class Found:
 class RuleSuggestion:
     """The outcome: the rules, and the days of accounts with fraud that live rules and all rules find in the test."""
 
-    found: tuple[Found, ...]
+    additions: tuple[Addition, ...]
     tried: int
     frauds: int
     found_by_live: int
@@ -79,26 +79,26 @@ class RuleSuggestion:
     @property
     def rules(self) -> tuple[ThresholdRule, ...]:
         """The suggested rules."""
-        return tuple(one.rule for one in self.found)
+        return tuple(one.rule for one in self.additions)
 
     @property
     def found_by_all(self) -> int:
         """The days of accounts with fraud that live rules or suggested rules find."""
-        return self.found_by_live + sum(one.frauds for one in self.found)
+        return self.found_by_live + sum(one.frauds for one in self.additions)
 
     @property
     def accounts_a_day(self) -> float:
         """The accounts a day with alerts of suggested rules, and none of live rules."""
-        return sum(one.accounts_a_day for one in self.found)
+        return sum(one.accounts_a_day for one in self.additions)
 
     def text(self) -> str:
         """Return a line for each rule, and a summary."""
-        lines = [f"{one.rule.name}: {one.text()}" for one in self.found]
+        lines = [f"{one.rule.name}: {one.text()}" for one in self.additions]
         return "\n".join([*lines, self.summary()])
 
     def summary(self) -> str:
         """Return what the rules find together."""
-        rules = f"{len(self.found)} of {self.tried} thresholds tried, found on {self.learned}"
+        rules = f"{len(self.additions)} of {self.tried} thresholds tried, found on {self.learned}"
         before = f"live rules find {self.found_by_live:,}"
         with_them = f"with them {self.found_by_all:,}, at {self.accounts_a_day:,.1f} accounts a day more"
         return f"{rules}; of {self.frauds:,} days of accounts with fraud on {self.tested}, {before}, {with_them}"
@@ -106,7 +106,7 @@ class RuleSuggestion:
     def toml(self) -> str:
         """Return a file of the rules; comments say what each adds."""
         parts = [f"# {self.summary()}"]
-        for one in self.found:
+        for one in self.additions:
             parts.append(f"# {one.text()}\n{toml_file.entry('rules', _fields(one.rule))}")
         return "\n\n".join(parts) + "\n"
 
@@ -120,7 +120,7 @@ class RuleSuggestion:
                 "genuine": one.genuine,
                 "amount": one.amount,
             }
-            for one in self.found
+            for one in self.additions
         ]
         return {
             "rules": rules,
@@ -149,24 +149,20 @@ def suggest(lake: Lake, accounts: int, progress: Progress = lambda *_: None) -> 
         FraudlakeError: the lake has too few labels, or too few days.
     """
     settings = lake.settings
-    silver = lake.store.query(
-        f"SELECT {', '.join(_columns(settings))} FROM {tables.SILVER_TRANSACTIONS.name} "
-        f"ORDER BY timestamp DESC LIMIT {_MOST_ROWS}",
-        tables.SILVER_TRANSACTIONS,
-    )
+    silver = history.read_newest(lake.store, _columns(settings), _MOST_ROWS)
     known = rule_table.read(lake)
     days = AccountDays(silver, *_labels(lake, silver), _alerts(lake, [version.rule.name for version in known.live]))
-    large = float(f"{np.nan_to_num(pc.quantile(silver['amount'], _LARGE)[0].as_py() or 0):.2g}")
+    large = history.amount_above(silver, _LARGE)
     rules = rule_candidates.candidates(settings, _values(silver, settings, days), large)
     tried = [*rule_choice.try_all(rules, silver, days, settings, progress)]
     chosen = rule_choice.without_needless(rule_choice.choose(tried, days, accounts * days.learned_days), days)
-    found = _named([*_measured(chosen, days)], {version.rule.name for version in known.versions})
+    additions = _named([*_measured(chosen, days)], {version.rule.name for version in known.versions})
     is_fraud = days.is_tested & days.is_fraud
     return RuleSuggestion(
-        tuple(found),
+        tuple(additions),
         len(tried),
         int(is_fraud.sum()),
-        int((is_fraud & days.is_found).sum()),
+        int((is_fraud & days.has_live_alert).sum()),
         days.span(days.is_learned),
         days.span(days.is_tested),
     )
@@ -186,8 +182,7 @@ def _labels(lake: Lake, silver: pa.Table) -> tuple[pa.Array, datetime, datetime]
         _, by, cut = training.labelled_rows(past, settings)
     except TooLittleError as error:
         raise FraudlakeError(str(error).replace("cannot train", "cannot suggest rules")) from None
-    delay = {"flink": settings.label_delay, "chargebacks": settings.genuine_after}.get(by, timedelta(0))
-    label = past.label(by, delay)
+    label = past.label(by, settings.known_after)
     if settings.train_from is not None:
         begin = history.micros(datetime.combine(settings.train_from, time()))
         is_before = pa.array(past.table["time"].to_numpy() < begin)
@@ -221,14 +216,14 @@ def _values(silver: pa.Table, settings: Settings, days: AccountDays) -> dict[str
     return values
 
 
-def _measured(chosen: Sequence[Choice], days: AccountDays) -> Iterator[Found]:
+def _measured(chosen: Sequence[Choice], days: AccountDays) -> Iterator[Addition]:
     """Measure rules on the days of the test, each beside live rules and the rules before it."""
-    is_open = days.is_tested & ~days.is_found
+    is_open = days.is_tested & ~days.has_live_alert
     for one in chosen:
         is_alerted = is_open & one.is_alerted
         is_open &= ~is_alerted
         is_fraud = is_alerted & days.is_fraud
-        yield Found(
+        yield Addition(
             one.rule,
             int(is_alerted.sum()) / days.tested_days,
             int(is_fraud.sum()),
@@ -237,10 +232,10 @@ def _measured(chosen: Sequence[Choice], days: AccountDays) -> Iterator[Found]:
         )
 
 
-def _named(found: Sequence[Found], taken: set[str]) -> list[Found]:
+def _named(additions: Sequence[Addition], taken: set[str]) -> list[Addition]:
     """Name the rules; a name that a rule of the lake has gets a number."""
-    named: list[Found] = []
-    for one in found:
+    named: list[Addition] = []
+    for one in additions:
         name = _name(one.rule)
         number = 1
         while name in taken:

@@ -142,13 +142,9 @@ def suggest(lake: Lake, progress: search.Progress = lambda *_: None) -> Suggesti
         FraudlakeError: the lake has too few labels.
     """
     bare = lake.settings.model_copy(update={"features": ()})
-    silver = lake.store.query(
-        f"SELECT {', '.join(_columns(bare))} FROM {tables.SILVER_TRANSACTIONS.name} "
-        f"ORDER BY timestamp DESC LIMIT {_MOST_ROWS}",
-        tables.SILVER_TRANSACTIONS,
-    )
+    silver = history.read_newest(lake.store, _columns(bare), _MOST_ROWS)
     verdicts = training.known_verdicts(lake)
-    largest = float(f"{np.nan_to_num(pc.quantile(silver['amount'], _UNUSUAL)[0].as_py() or 0):.2g}")
+    largest = history.amount_above(silver, _UNUSUAL)
     groups = candidates(bare, _texts(silver, bare), largest)
     progress(0, len(groups) + 1, "features")
     settings = _with(bare, groups)

@@ -185,7 +185,7 @@ def _left_out(lake: Lake, past: History, by: history.Labels) -> list[str]:
     """Describe the labels and verdicts that are not known yet, and frauds that are known too late."""
     sentences = []
     settings = lake.settings
-    delay = settings.genuine_after if by == "chargebacks" else settings.label_delay
+    delay = settings.known_after
     late = past.late_labels(by, delay)
     if late and by == "flink":
         after = f"{durations.text(delay)} after its transaction (label_delay)"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fraudlake.errors import UsageError
 from fraudlake.text import json_text
 from fraudlake.text.counts import counted
 from fraudlake_cli.app import App, cli, options
+from fraudlake_cli.command import require_new
 from fraudlake_cli.commands.definition import described, redefined
 from fraudlake_cli.commands.model import EVALUATED
 from fraudlake_cli.commands.rule_changes import author_of, signed
@@ -90,8 +90,7 @@ def suggest(app: App, /, out: Path, **flags: str | None) -> None:
     from fraudlake.model import suggestion
     from fraudlake_cli.parts import progress_bar
 
-    if out.exists():
-        raise UsageError(f"--out {out}: it exists: name another file, or remove it")
+    require_new(out)
     lake = app.open(**flags)
     with progress_bar("suggest", "features") as progress:
         suggested = suggestion.suggest(lake, progress)

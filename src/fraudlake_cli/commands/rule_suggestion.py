@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from fraudlake.errors import UsageError
 from fraudlake.text.counts import counted
 from fraudlake.values import accounts_a_day
 from fraudlake_cli.app import App, options
+from fraudlake_cli.command import require_new
 from fraudlake_cli.commands.rules import rules_
 from fraudlake_cli.parts import progress_bar
 
@@ -43,8 +43,7 @@ def suggest(app: App, /, budget: int, out: Path, **flags: str | None) -> None:
     """
     from fraudlake.model import rule_suggestion
 
-    if out.exists():
-        raise UsageError(f"--out {out}: it exists: name another file, or remove it")
+    require_new(out)
     lake = app.open(**flags)
     with progress_bar("suggest", "thresholds") as progress:
         suggested = rule_suggestion.suggest(lake, budget, progress)
