@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake import chain
 from fraudlake.lake.local_store import LocalStore
-from fraudlake.review import chain, event_log, items
+from fraudlake.review import event_log, items
 from fraudlake.review.event import Event
 from fraudlake.review.item import Item
 from fraudlake.review.window import Window
@@ -127,11 +127,3 @@ def test_an_item_has_so_many_files_at_most(store: LocalStore, case: Item, monkey
     with pytest.raises(UsageError, match="a pair has 1 files already"):
         attachments.attach(store, case, "ann", "f", "b.txt", b"other")
     assert attach(store, case) == first and files(store) == [HASH]
-
-
-def test_the_fields_of_a_file_do_not_change_the_hashes_of_other_events() -> None:
-    """The hash is that of an event before there were files."""
-    event = Event("e", "i", "noted", "ann", MARCH_7, "1", "account", "1", note="seen", number=1)
-    given = {name for name, value in asdict(event).items() if value is not None}
-    assert given.isdisjoint({"file_name", "file_size", "file_hash"})
-    assert chain.link(None, event) == "105ae90cfee82c81789fc83386dc4c04a2511a5ba778d6fe6f47a862cce6e010"

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake import chain
 from fraudlake.lake.local_store import LocalStore
-from fraudlake.review import chain, event_log, item_state, items, merges
+from fraudlake.review import event_log, item_state, items, merges
 from fraudlake.review.event import Event, Verdict
 from fraudlake.review.item_state import State
 from fraudlake.settings import load

@@ -25,9 +25,9 @@ import pytest
 from deltalake import DeltaTable
 
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake import conflict
+from fraudlake.lake import chain, conflict
 from fraudlake.lake.local_store import LocalStore
-from fraudlake.review import chain, event_log, item_state
+from fraudlake.review import event_log, item_state
 from fraudlake.review.event import Event, Verdict
 from fraudlake.review.item import Item
 from fraudlake.review.item_state import State

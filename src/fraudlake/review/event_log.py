@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.lake import conflict
-from fraudlake.review import chain
+from fraudlake.lake import chain
 from fraudlake.review.event import Event
 from fraudlake.review.item import Item
 from fraudlake.review.item_state import State, state
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
 
 LONGEST = {"reason": 1_000, "note": 20_000, "analyst": 200, "assignee": 200}
 """The maximum lengths of the texts of an event, in characters."""
-_ATTEMPTS = 40
-_LONGEST_PAUSE = 0.5
-"""Maximum seconds between two attempts to write."""
 _LAST = f"SELECT max(number) FROM {SILVER_REVIEW_EVENTS.name}"
 _FEW = 20_000
 """Up to so many events (20 MB), all are read at once and filtered in memory."""
@@ -97,9 +93,7 @@ def record_all(store: Store, wanted: Sequence[Wanted], now: datetime | None = No
         is_last = pc.equal(rows["number"], pc.max(rows["number"]))
         return pc.or_(pc.or_(_is_in(rows["item_id"], names), _is_in(rows["event_id"], ids)), is_last)
 
-    for attempt in range(_ATTEMPTS + 1):
-        if attempt > 1:  # the first retry usually finds that its own events were written
-            conflict.pause(_LONGEST_PAUSE)
+    def propose() -> tuple[list[Event | FraudlakeError], pa.Table | None]:
         events = chosen(store, condition, is_needed)
         written = {event.event_id: event for event in events}
         outcomes = []
@@ -111,17 +105,10 @@ def record_all(store: Store, wanted: Sequence[Wanted], now: datetime | None = No
                 written[outcome.event_id] = outcome
                 new.append(outcome)
                 events.append(outcome)
-        if not new:
-            return outcomes
-        if attempt == _ATTEMPTS:  # this time only check whether the last attempt was written
-            break
-        try:
-            store.insert_all(SILVER_REVIEW_EVENTS, rows(new), "number")
-        except Exception as error:
-            if not conflict.is_conflict(error):
-                raise
+        return outcomes, rows(new) if new else None
+
     about = wanted[0].item.item_id if len(wanted) == 1 else counted(len(wanted), "item")
-    raise FraudlakeError(f"others write events all the time, and nothing was written about {about}: try again")
+    return chain.write(store, SILVER_REVIEW_EVENTS, propose, about)
 
 
 def _next(wanted: Wanted, events: Sequence[Event], now: datetime | None) -> Event | FraudlakeError:

@@ -580,7 +580,8 @@ def verify(app: App, /, known: str | None, **flags: str | None) -> None:
     Note number and hash of the last event outside of the lake: who may write every file can write all hashes anew, and
     only --known finds that.
     """
-    from fraudlake.review import chain, event_log
+    from fraudlake.lake import chain
+    from fraudlake.review import event_log
 
     store = app.open_store(**flags)
     verified = chain.verify(event_log.read_events(store), _known(known), store.has_rows(GOLD_FORGOTTEN))

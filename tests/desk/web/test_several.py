@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from fraudlake.lake import chain
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.lake.store import Store
-from fraudlake.review import chain, event_log, item_state, items
+from fraudlake.review import event_log, item_state, items
 from fraudlake.review.event import Event
 from fraudlake.review.item import Item
 from fraudlake.review.window import Window
