@@ -80,6 +80,10 @@ AREAS = {
     "The model": (("fraudlake/model",), "`fraudlake model list`; [the model](../how-to/model.md)"),
     "Delivery": (("fraudlake/delivery",), "`fraudlake status`; [delivery](../how-to/delivery.md)"),
     "The desk": (("fraudlake_desk", "fraudlake/review"), "`fraudlake desk --help`"),
+    "Approvals": (
+        ("fraudlake/approvals", "fraudlake_cli/commands/approvals.py"),
+        "`fraudlake approvals list`, `approvals show`; [two keys](../how-to/approvals.md)",
+    ),
     "The fast lane": (("fraudlake_lane",), "`fraudlake realtime --help`; [the fast lane](../how-to/realtime.md)"),
     "Status": (
         ("fraudlake/operations/status",),

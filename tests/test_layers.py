@@ -24,6 +24,7 @@ ORDER = (
     ("silver",),
     ("gold",),
     ("lake",),
+    ("approvals",),
     ("detection", "review"),
     ("sources",),
     ("model",),

@@ -353,13 +353,15 @@ SILVER_RULES = Table(
     reason STRING why
     changed_at TIMESTAMP when (UTC)
     """,
+    # Changes are numbered after the last one that their writer has read, as review events are.
+    properties=(("delta.isolationLevel", "Serializable"),),
 )
 SILVER_DEFINITION = Table(
     "silver_definition",
     "The definition of a lake, by setting; the row of the latest change counts.",
     """
     change BIGINT number of the change, from 1; rows with one number were made together
-    setting STRING columns, entities, features, label_delay, ordering, max_out_of_orderness, buckets or clustering
+    setting STRING name of a setting that is part of the definition
     value STRING its value as JSON
     author STRING who made the change
     reason STRING why
@@ -431,6 +433,29 @@ SILVER_REVIEW_EVENTS = Table(
         "merged, separated or erased"
     ),
     # Writers number their events after the last one that they have read; of two with one number, Delta accepts one.
+    properties=(*_COMPACTED, ("delta.isolationLevel", "Serializable")),
+)
+SILVER_APPROVAL_EVENTS = Table(
+    "silver_approval_events",
+    "An event on something that needs two people: who asked for what, who agreed, and when it was carried out.",
+    """
+    number BIGINT order of the events, from 1, independent of any clock; no two have the same one
+    event_id STRING id that the writer gave it before it was written
+    kind STRING requested, approved, rejected, withdrawn or carried out
+    request BIGINT number of the event that asked
+    person STRING who did it: the signed-in user, on a laptop that of the system
+    at TIMESTAMP when (UTC)
+    reason STRING why; null for carried out
+    action STRING rules, promotion, forget, restore, correction or definition; null unless requested
+    subject STRING what it is about; null unless requested, as the next ones
+    before STRING state on which it was asked, as JSON
+    after STRING state that it leads to, as JSON
+    arguments STRING values with which it is carried out, as JSON
+    account_ids ARRAY<STRING> accounts that it names
+    hash STRING SHA-256 of the event and of the hash before it, which chains them
+    is_erased BOOLEAN whether forget has removed parts of it, so that its hash is not that of what is left
+    date DATE date (UTC) of at
+    """,
     properties=(*_COMPACTED, ("delta.isolationLevel", "Serializable")),
 )
 GOLD_FRAUD_PREDICTIONS = Table(
@@ -605,6 +630,7 @@ TABLES = (
     SILVER_DELIVERIES,
     SILVER_VERDICTS,
     SILVER_REVIEW_EVENTS,
+    SILVER_APPROVAL_EVENTS,
     GOLD_FRAUD_PREDICTIONS,
     GOLD_MODELS,
     GOLD_PREDICTION_QUALITY,

@@ -148,7 +148,7 @@ _TASKS = {
     "First steps": ("setup", "simulate", "run", "status", "watch", "define"),
     "Steps of a run": ("ingest", "refine", "disputes", "detect", "aggregate", "train", "score", "optimize"),
     "Alerts": ("explain", "deliver", "realtime", "state"),
-    "Review": ("cases", "queue", "review", "decisions", "audit", "desk", "goaml"),
+    "Review": ("cases", "queue", "review", "decisions", "approvals", "audit", "desk", "goaml"),
     "Rules and models": ("rules", "features", "model", "verdicts"),
     "Corrections": ("quarantine", "replay", "restore", "forget"),
     "Databricks and Flink": ("workspace", "example"),

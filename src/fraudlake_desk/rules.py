@@ -277,36 +277,6 @@ def transactions(store: Store, window: Window, columns: Sequence[str]) -> pa.Tab
     return store.query(f"SELECT {', '.join(columns)} FROM {silver.name} WHERE {window.sql}", silver)
 
 
-def add_draft(store: Store, rule: Rule, author: str, reason: str | None) -> RuleVersion:
-    """Add a new version of a rule as a draft.
-
-    Raises:
-        UsageError: the newest version is identical.
-        FraudlakeError: somebody else changed rules at the same time.
-    """
-    table = tables.SILVER_RULES
-    there = store.query(f"SELECT * FROM {table.name}", table).to_pylist()
-    present = rule_table.as_rule_set(there, store.settings)
-    if not there:
-        begun = [replace(one, author="settings", changed_at=datetime.now(UTC)) for one in present.versions]
-        first = pa.Table.from_pylist(rule_table.rows_of(1, begun), table.schema)
-        store.insert(table, first, ("change", "name"))
-    added = rule_table.draft(present, rule, author, reason)
-    change = present.change + 1
-    rows = rule_table.rows_of(change, [added])
-    store.insert(table, pa.Table.from_pylist(rows, table.schema), ("change",))
-    # If somebody else has taken the number of this change, nothing was inserted.
-    written = store.query(f"SELECT * FROM {table.name} WHERE change = {change}", table).to_pylist()
-    if _without_time(written) != _without_time(rows):
-        raise FraudlakeError("somebody else changed rules at the same time: look at the page again, and repeat")
-    return added
-
-
-def _without_time(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows without their time, which not every warehouse returns to the microsecond."""
-    return [{name: value for name, value in row.items() if name != "changed_at"} for row in rows]
-
-
 def definition(version: RuleVersion) -> dict[str, Any]:
     """Return the fields that define a rule, without its name and kind, as a person would write them."""
     rule = version.rule

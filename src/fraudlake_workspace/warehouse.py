@@ -42,6 +42,10 @@ class WarehouseStore(Store):
         self.settings = settings
         self.settings = self._defined()
 
+    def user_name(self) -> str:
+        """Return the user of the credentials: see :meth:`Store.user_name`."""
+        return str(self.query("SELECT current_user() AS name")["name"][0].as_py())
+
     def has(self, table: Table) -> bool:
         """Return whether a table exists."""
         return table.name in self._there

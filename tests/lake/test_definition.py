@@ -36,6 +36,7 @@ MADE = {
     "ordering": "event_time",
     "max_out_of_orderness": "5 s",
     "buckets": "8",
+    "approvals": "1",
 }
 RECORDED = {
     "payload": PAYLOAD,
@@ -47,6 +48,7 @@ RECORDED = {
     "max_out_of_orderness": "5 s",
     "buckets": 8,
     "clustering": "zorder",
+    "approvals": 1,
 }
 
 
@@ -91,6 +93,7 @@ def test_what_was_not_given_is_recorded_when_a_state_depends_on_it(tmp_path: Pat
     later.record_definition()
     assert [row[:3] for row in recorded(tmp_path / "lake")][3:] == [
         (2, "ordering", "event_time"),
+        (3, "approvals", 1),
         (3, "buckets", 16),
         (3, "entities", {}),
         (3, "features", []),
@@ -195,7 +198,7 @@ def test_the_command_shows_a_change_and_makes_it(
     reason = ("--author", "ann", "--reason", "later files")
     done = json.loads(fraudlake_here("--lake", str(root), "--json", "define", *wanted, *reason, "--yes").stdout)
     assert done["definition"] == {**RECORDED, "max_out_of_orderness": "60 s", "buckets": 4}
-    assert recorded(root)[9:] == [(2, "buckets", 4, "ann"), (2, "max_out_of_orderness", "60 s", "ann")]
+    assert recorded(root)[len(RECORDED) :] == [(2, "buckets", 4, "ann"), (2, "max_out_of_orderness", "60 s", "ann")]
     assert open_lake(settings.load(lake=root)).settings.buckets == 4
     # What it shows is a settings file.
     Path("fraudlake.toml").write_text(fraudlake_here("--lake", str(root), "define").stdout.partition("\n\n")[0])

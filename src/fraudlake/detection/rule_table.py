@@ -12,22 +12,24 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+import pyarrow as pa
 from pydantic import ValidationError
 
 from fraudlake import tables
+from fraudlake.approvals import gate
+from fraudlake.approvals.gate import Effect
+from fraudlake.approvals.log import Wanted
 from fraudlake.errors import FraudlakeError, UsageError, first_line, reason_of
-from fraudlake.lake import change_log
 from fraudlake.rules.columns import query_columns
 from fraudlake.rules.kinds import RULE, Rule
 from fraudlake.rules.rule_set import RuleSet, RuleVersion, Status
 from fraudlake.text.sql_text import literal
 
 if TYPE_CHECKING:
+    from fraudlake.approvals.request import Request
     from fraudlake.lake import Lake
+    from fraudlake.lake.store import Store
     from fraudlake.settings import Settings
-
-_APPLICATION = "fraudlake rules"
-"""Delta's ``txnAppId`` of changes: of two concurrent changes, Delta accepts one."""
 
 
 def read(lake: Lake, change: int | None = None) -> RuleSet:
@@ -59,16 +61,13 @@ def latest_change(lake: Lake) -> int:
     )
 
 
-def start(lake: Lake) -> RuleSet:
+def start(store: Store) -> RuleSet:
     """Return the rule set; if the table is empty, first fill it with the rules of the settings."""
-    rows = lake.store.rows(tables.SILVER_RULES).to_pylist()
-    if rows:
-        return as_rule_set(rows, lake.settings)
-    first = RuleSet.of(lake.settings.rules)
-    begun = [_stamped(version, "settings", None) for version in first.versions]
-    with suppress(FraudlakeError):  # another process did so first
-        _write(lake, replace(first, change=0), begun)
-    return read(lake)
+    if not store.has_rows(tables.SILVER_RULES):
+        begun = [_stamped(version, "settings", None) for version in RuleSet.of(store.settings.rules).versions]
+        with suppress(FraudlakeError):  # another process did so first
+            _write(store, 1, begun)
+    return _read(store)
 
 
 def add(lake: Lake, rule: Rule, author: str, reason: str | None) -> RuleVersion:
@@ -77,10 +76,20 @@ def add(lake: Lake, rule: Rule, author: str, reason: str | None) -> RuleVersion:
     Raises:
         UsageError: the rule cannot be evaluated in a stream, or the newest version is the same.
     """
-    present = start(lake)
     require_valid([rule], lake.settings)
+    return add_draft(lake.store, rule, author, reason)
+
+
+def add_draft(store: Store, rule: Rule, author: str, reason: str | None) -> RuleVersion:
+    """Add a rule that is valid, or a new version of one, as a draft, which no stream evaluates.
+
+    Raises:
+        UsageError: the newest version is the same.
+        FraudlakeError: another change was made at the same time.
+    """
+    present = start(store)
     added = draft(present, rule, author, reason)
-    _write(lake, present, [added])
+    _write(store, present.change + 1, [added])
     return added
 
 
@@ -110,13 +119,13 @@ def set_status(
     Raises:
         UsageError: there is no such rule or version, it already has this status, or it no longer fits the columns.
     """
-    present = start(lake)
+    present = start(lake.store)
     chosen = present.version_of(name, number)
     if chosen.status == status:
         raise UsageError(f"{chosen} is {status} already")
     require_valid([chosen.rule], lake.settings)
     changed = [_stamped(version, author, reason) for version in _with_status(present, chosen, status)]
-    _write(lake, present, changed)
+    _change(lake.store, present, changed, author, reason)
     return changed
 
 
@@ -126,13 +135,13 @@ def retire(lake: Lake, name: str, author: str, reason: str | None, number: int |
     Raises:
         UsageError: there is no such rule or version, or it is retired already.
     """
-    present = start(lake)
+    present = start(lake.store)
     chosen = present.versions_of(name) if number is None else [present.version_of(name, number)]
     active = (version for version in chosen if version.status != "retired")
     retired = [_stamped(version, author, reason) for version in _retired(active)]
     if not retired:
         raise UsageError(f"{name if number is None else chosen[0]} is retired already")
-    _write(lake, present, retired)
+    _change(lake.store, present, retired, author, reason)
     return retired
 
 
@@ -178,10 +187,10 @@ def apply(lake: Lake, wanted: Sequence[tuple[Rule, Status]], author: str, reason
         UsageError: a rule cannot be evaluated in a stream; nothing is changed.
     """
     require_valid([rule for rule, _ in wanted], lake.settings)
-    present = start(lake)
+    present = start(lake.store)
     changed = [_stamped(version, author, reason) for version in plan(present, wanted)]
     if changed:
-        _write(lake, present, changed)
+        _change(lake.store, present, changed, author, reason)
     return changed
 
 
@@ -215,14 +224,72 @@ def _stamped(version: RuleVersion, author: str, reason: str | None) -> RuleVersi
     return replace(version, author=author, reason=reason, changed_at=datetime.now(UTC))
 
 
-def _write(lake: Lake, present: RuleSet, versions: Sequence[RuleVersion]) -> None:
+def _change(store: Store, present: RuleSet, versions: Sequence[RuleVersion], author: str, reason: str | None) -> None:
+    """Write a change of what streams evaluate, or ask a second person for it.
+
+    Raises:
+        WaitingError: a second person must agree.
+        FraudlakeError: another change was made at the same time.
+    """
+    names = [*dict.fromkeys(version.rule.name for version in versions)]
+    before = _statuses_of(present, names)
+    after = before | _described(versions)
+    rows = [{**row, "changed_at": None} for row in rows_of(0, versions)]
+    wanted = Wanted("rules", f"rules: {', '.join(names)}", before, after, {"names": names, "rows": rows})
+    gate.require(store, wanted, author, reason)
+    _write(store, present.change + 1, versions)
+
+
+def _statuses_of(rules: RuleSet, names: Iterable[str]) -> dict[str, Any]:
+    return _described(version for version in rules.versions if version.rule.name in names)
+
+
+def _described(versions: Iterable[RuleVersion]) -> dict[str, Any]:
+    return {
+        str(version): {"status": version.status, **version.rule.model_dump(mode="json", exclude_none=True)}
+        for version in versions
+    }
+
+
+def _state_of_request(store: Store, request: Request) -> dict[str, Any]:
+    return _statuses_of(_read(store), request.arguments["names"])
+
+
+def _carry_out(store: Store, request: Request) -> None:
+    """Write the change of an approved request, unless that was done before."""
+    present = _read(store)
+    if _statuses_of(present, request.arguments["names"]) != request.after:
+        versions = [replace(version_of(row), changed_at=datetime.now(UTC)) for row in request.arguments["rows"]]
+        _write(store, present.change + 1, versions)
+
+
+EFFECT = Effect(_state_of_request, _carry_out)
+"""How approved changes of rules take effect, in a store."""
+
+
+def _read(store: Store) -> RuleSet:
+    return as_rule_set(store.rows(tables.SILVER_RULES).to_pylist(), store.settings)
+
+
+def _write(store: Store, change: int, versions: Sequence[RuleVersion]) -> None:
     """Write a change, in one commit.
 
     Raises:
         FraudlakeError: another change was made at the same time.
     """
-    if not change_log.write(lake, tables.SILVER_RULES, _APPLICATION, rows_of(present.change + 1, versions)):
+    table = tables.SILVER_RULES
+    rows = rows_of(change, versions)
+    with store.in_turn():
+        store.insert_all(table, pa.Table.from_pylist(rows, table.schema), "change")
+        written = store.query(f"SELECT * FROM {table.name} WHERE change = {change}", table).to_pylist()
+    # If somebody else has taken the number of this change, nothing was inserted.
+    if sorted(map(_sign, written)) != sorted(map(_sign, rows)):
         raise FraudlakeError("somebody else changed rules at the same time: look at 'fraudlake rules list', and repeat")
+
+
+def _sign(row: dict[str, Any]) -> str:
+    """Return a row as text without its time, which not every warehouse returns to the microsecond."""
+    return " ".join(str(row[name]) for name in sorted(row) if name != "changed_at")
 
 
 def rows_of(change: int, versions: Sequence[RuleVersion]) -> list[dict[str, Any]]:

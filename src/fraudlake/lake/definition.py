@@ -158,6 +158,11 @@ def _require_changeable(lake: Lake, name: str, known: Any) -> None:
         raise UsageError(
             f"clustering: the tables of {lake.name} were made with {known}, and keep it: create another lake"
         )
+    if name == "approvals" and value < known:
+        raise UsageError(
+            f"approvals: {lake.name} needs {known} people, who must agree to that: ask with "
+            f"'fraudlake define --approvals {value} --yes'"
+        )
     for entity in known if name == "entities" else ():
         if value.get(entity, known[entity]) != known[entity]:
             raise UsageError(

@@ -26,6 +26,7 @@ from fraudlake.lake.commit import Commit, Detail
 from fraudlake.lake.delta_rs_writer import DeltaRsWriter, is_plain
 from fraudlake.lake.store import Answer, Asked, LakeStore, Snapshot, complete, declared
 from fraudlake.lake.together import Together
+from fraudlake.process import host
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -75,6 +76,10 @@ class LocalStore(LakeStore):
         if spark is None:
             lake_format.require(self.root)
             self.settings = self._defined()
+
+    def user_name(self) -> str:
+        """Return the user of the system: see :meth:`Store.user_name`."""
+        return host.system_user()
 
     def has(self, table: Table) -> bool:
         """Return whether a table exists."""

@@ -28,6 +28,10 @@ class SparkStore(LakeStore):
         self.settings = lake.settings
         self.name = lake.name
 
+    def user_name(self) -> str:
+        """Return the user of the session: see :meth:`Store.user_name`."""
+        return str(self.query("SELECT current_user() AS name")["name"][0].as_py())
+
     def has(self, table: Table) -> bool:
         """Return whether a table exists."""
         return self._lake.has(table)

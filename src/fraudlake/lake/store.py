@@ -67,6 +67,10 @@ class Store(ABC):
         return self.settings.defined(Recorded.of(recorded.to_pylist()).values)
 
     @abstractmethod
+    def user_name(self) -> str:
+        """Return the user who reads and writes the tables: of the workspace, or of this machine's system."""
+
+    @abstractmethod
     def has(self, table: Table) -> bool:
         """Return whether a table exists."""
 

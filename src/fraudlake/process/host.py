@@ -123,6 +123,11 @@ def user_name() -> str:
         return str(os.getuid())
 
 
+def system_user() -> str:
+    """Return the user under whose id the process runs, whatever its environment says."""
+    return pwd.getpwuid(os.getuid()).pw_name if has_name() else str(os.getuid())
+
+
 def cache_folder() -> Path:
     """Return the folder of the cache: in XDG_CACHE_HOME, in ``~/.cache``, or else in a temporary folder.
 

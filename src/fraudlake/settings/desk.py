@@ -90,6 +90,9 @@ class Desk(BaseModel):
         ),
         description="Reasons that the desk proposes for a verdict, with commas between.",
     )
+    approvals: int = Field(
+        1, ge=1, le=2, description="People who must agree before rules, models, verdicts and tables are changed."
+    )
     public_url: Annotated[str, AfterValidator(_origin)] | None = Field(
         None, description="Where people reach the desk, if a proxy is in front of it, such as https://desk.example."
     )

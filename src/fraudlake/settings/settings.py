@@ -39,6 +39,7 @@ DEFINITION = (
     "max_out_of_orderness",
     "buckets",
     "clustering",
+    "approvals",
 )
 """The settings that define a lake, which records them (:mod:`fraudlake.lake.definition`)."""
 

@@ -135,7 +135,7 @@ class _Detection:
         )
 
     def _before(self) -> None:
-        rule_table.start(self.lake)
+        rule_table.start(self.lake.store)
         if not self.is_fixed:
             _note(self.lake, self.checkpoint, self.first, self.rules.change, _keys(self.evaluator))
         is_late = f"array_contains(reasons, '{quality_rules.LATE}')"

@@ -64,7 +64,7 @@ class ScoreAlerts:
         checkpoint = lake.checkpoint(self.step)
         batch = checkpoint.next_batch
         if self.rules.evaluated:
-            rule_table.start(lake)
+            rule_table.start(lake.store)
         if not self.is_fixed and (self.rules.evaluated or checkpoint.notes.rules_of(batch)):
             self._note(lake, self.rules.change)
 

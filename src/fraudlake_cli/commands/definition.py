@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fraudlake.errors import FraudlakeError, MissingLakeError
+from fraudlake.process import host
 from fraudlake.settings import DEFINITION, Settings
 from fraudlake.text import json_text, toml_file
 from fraudlake_cli.app import App, cli, options
-from fraudlake_cli.commands.rule_changes import author_of, signed
+from fraudlake_cli.commands.rule_changes import signed
 from fraudlake_cli.progress import console
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
-    from fraudlake.lake.definition import Change
 
 
 @cli.command(example='fraudlake define --max-out-of-orderness "1 minute" --yes')
@@ -28,19 +28,17 @@ if TYPE_CHECKING:
 def define(app: App, /, yes: bool, author: str | None, reason: str | None, **flags: str | None) -> None:
     """Show the lake's definition as lines for fraudlake.toml, or change it to the given flags and settings.
 
-    A lake records its payload, columns, entities, features, delay of labels, ordering, buckets and clustering; all
-    commands take them from there. --columns lists all columns: a column that is left out stays in the tables, but gets
-    no new values. Buckets and ordering can change until the first 'detect', clustering never. With --yes no step may
-    run.
+    A lake records its payload, columns, entities, features, delay of labels, ordering, buckets, clustering and
+    approvals; all commands take them from there. --columns lists all columns: a column that is left out stays in the
+    tables, but gets no new values. Buckets and ordering can change until the first 'detect', clustering never; fewer
+    approvals need the approval of a second person. With --yes no step may run.
     """
-    from fraudlake.lake.definition import Change
-
-    shown, changes = redefined(app.settings(**flags), yes, Change(author_of(author), reason))
+    shown, changes = redefined(app.settings(**flags), yes, author, reason)
     app.say({"definition": shown, "changes": changes}, f"{_toml(shown)}\n\n{described(changes, yes)}")
 
 
 def redefined(
-    wanted: Settings, yes: bool, change: Change, names: Sequence[str] = DEFINITION
+    wanted: Settings, yes: bool, author: str | None, reason: str | None, names: Sequence[str] = DEFINITION
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Change the settings ``names`` of a lake's definition; without ``yes``, only return what would change.
 
@@ -48,10 +46,14 @@ def redefined(
 
     Returns:
         The definition after the call, and the differences by setting.
+
+    Raises:
+        WaitingError: fewer people shall have to agree from now on, which a second person must agree to.
     """
+    from fraudlake.approvals import gate, lowering
     from fraudlake.detection import rule_table
     from fraudlake.lake import open_lake
-    from fraudlake.lake.definition import differences
+    from fraudlake.lake.definition import Change, differences
     from fraudlake.operations.standstill import standstill
 
     undefined = wanted.giving()
@@ -60,10 +62,14 @@ def redefined(
         with console.status("opening the lake"):
             lake = open_lake(undefined, must_exist=True)
             present = lake.settings
+            change = Change(gate.person_of(lake.store, author), reason)
+            if "approvals" in changing.given:
+                lowering.require(lake.store, changing.approvals, change, is_asked=yes)
             after = open_lake(changing, must_exist=True, change=change).settings
     except MissingLakeError:
         if not yes:
             raise
+        change = Change(author or host.user_name(), reason)
         lake = open_lake(wanted, change=change)
         present = undefined
         after = lake.settings

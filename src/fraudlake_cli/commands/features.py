@@ -14,7 +14,7 @@ from fraudlake_cli.app import App, cli, options
 from fraudlake_cli.command import require_new
 from fraudlake_cli.commands.definition import described, redefined
 from fraudlake_cli.commands.model import EVALUATED
-from fraudlake_cli.commands.rule_changes import author_of, signed
+from fraudlake_cli.commands.rule_changes import signed
 
 if TYPE_CHECKING:
     from fraudlake.feature import Feature
@@ -67,11 +67,10 @@ def apply(app: App, /, file: Path, yes: bool, author: str | None, reason: str | 
 
     The next 'score' computes them, new ones with the history that they look back to; the next 'train' learns them.
     """
-    from fraudlake.lake.definition import Change
     from fraudlake.settings.features import read
 
     wanted = app.settings(features=json_text.dumps(_as_json(read(file))))
-    _, changes = redefined(wanted, yes, Change(author_of(author), reason), ["features"])
+    _, changes = redefined(wanted, yes, author, reason, ["features"])
     app.say({"changes": changes}, described(changes, yes))
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.process import host
 from fraudlake_cli.app import App
 from fraudlake_cli.commands.rules import as_dict, definition, described, query_of, rules_
 from fraudlake_cli.progress import console
@@ -74,7 +73,8 @@ def add(
     rules: list[Rule] = [rule for rule, _ in rule_file.read(file)] if file else [_named(sql, name)]
     rule_table.require_valid(rules, app.settings_of_lake())
     lake = _open(app)
-    _say(app, [rule_table.add(lake, rule, author_of(author), reason) for rule in rules])
+    name_of_author = author_of(lake, author)
+    _say(app, [rule_table.add(lake, rule, name_of_author, reason) for rule in rules])
 
 
 @rules_.command(example="fraudlake rules packs card_velocity")
@@ -124,7 +124,8 @@ def retire(app: App, /, name: str, number: int | None, author: str | None, reaso
     """Stop evaluating a rule from the next micro-batch; its alerts stay."""
     from fraudlake.detection import rule_table
 
-    _say(app, rule_table.retire(_open(app), name, author_of(author), reason, number))
+    lake = _open(app)
+    _say(app, rule_table.retire(lake, name, author_of(lake, author), reason, number))
 
 
 @rules_.command(example="fraudlake rules diff tiny_then_huge --from 1 --to 3")
@@ -168,7 +169,8 @@ def apply(app: App, /, file: Path | None, yes: bool, author: str | None, reason:
     )
     rule_table.require_valid([rule for rule, _ in wanted], settings)
     if yes:
-        _say(app, rule_table.apply(_open(app), wanted, author_of(author), reason))
+        lake = _open(app)
+        _say(app, rule_table.apply(lake, wanted, author_of(lake, author), reason))
     else:
         changes = rule_table.plan(rule_table.read(app.open_existing()), wanted)
         _say(app, changes, "add --yes to apply the changes" if changes else None)
@@ -207,7 +209,8 @@ def _named(sql: Path | None, name: str | None) -> Rule:
 def _set_status(app: App, name: str, status: Any, number: int | None, author: str | None, reason: str | None) -> None:
     from fraudlake.detection import rule_table
 
-    _say(app, rule_table.set_status(_open(app), name, status, author_of(author), reason, number))
+    lake = _open(app)
+    _say(app, rule_table.set_status(lake, name, status, author_of(lake, author), reason, number))
 
 
 def _open(app: App) -> Lake:
@@ -218,9 +221,11 @@ def _open(app: App) -> Lake:
         return app.open()
 
 
-def author_of(given: str | None) -> str:
-    """Return the author of a change: by default the user of this machine."""
-    return given or host.user_name()
+def author_of(lake: Lake, given: str | None) -> str:
+    """Return the author of a change: by default the user of this machine; see :func:`gate.person_of`."""
+    from fraudlake.approvals import gate
+
+    return gate.person_of(lake.store, given)
 
 
 def _say(app: App, changes: Sequence[RuleVersion], hint: str | None = None) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
+from fraudlake.detection import rule_table
 from fraudlake.detection.alert_changes import APPEAR, GONE
 from fraudlake.errors import UsageError
 from fraudlake.review import event_log
@@ -117,7 +118,7 @@ def routes(site: Site) -> list[Route]:
         def add() -> RuleVersion:
             store, version = _store_and_version(site, request)
             rule = rules.with_limits(version.rule, _limits(version, fields))
-            return rules.add_draft(store, rule, request.state.person.name, reason)
+            return rule_table.add_draft(store, rule, request.state.person.name, reason)
 
         added = await run_in_threadpool(add)
         return done(request, f"/rules/{segment(added.rule.name)}?saved={added.version}")

@@ -1,0 +1,143 @@
+"""Gate: what needs a second key becomes a request, which takes effect once another person has approved it.
+
+Each gated action calls :func:`require` in the one place where it would take effect, with the state before and after. An
+:class:`Effect` carries out the approved request: only on the state on which it was asked, and once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fraudlake import tables
+from fraudlake.approvals import log
+from fraudlake.approvals import request as requests
+from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.lake.definition import Recorded
+from fraudlake.process import host
+
+if TYPE_CHECKING:
+    from fraudlake.approvals.log import Wanted
+    from fraudlake.approvals.request import Request
+    from fraudlake.lake.store import Store
+
+
+class WaitingError(FraudlakeError):
+    """Nothing was changed: a request waits for a second person."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How approved requests of an action take effect.
+
+    Both functions take the lake, or its store if that is enough. ``state`` returns the present state in the form of
+    :attr:`Request.before`; ``carry_out`` makes it that of :attr:`Request.after`, and may be repeated after a crash.
+    """
+
+    state: Callable[[Any, Request], dict[str, Any]]
+    carry_out: Callable[[Any, Request], None]
+
+
+def keys(store: Store) -> int:
+    """Return how many people must agree: as the lake has recorded it, however old the store is."""
+    recorded = Recorded.of(store.rows(tables.SILVER_DEFINITION).to_pylist()).values
+    return int(recorded.get("approvals", store.settings.approvals))
+
+
+def require(store: Store, wanted: Wanted, person: str, reason: str | None) -> None:
+    """Return if one key is enough; otherwise write a request.
+
+    Raises:
+        WaitingError: the request waits for a second person.
+        UsageError: the request has no reason.
+    """
+    if keys(store) < 2:
+        return
+    request = log.ask(store, wanted, person, reason)
+    raise WaitingError(
+        f"{wanted.subject}: request {request.number} waits for a second person, and nothing has changed: another "
+        f"person runs 'fraudlake approvals approve {request.number}'"
+    )
+
+
+def person_of(store: Store, given: str | None) -> str:
+    """Return the name under which somebody acts; with two keys it is that of the signed-in user.
+
+    Raises:
+        UsageError: two keys are needed, and another name is given.
+    """
+    if keys(store) < 2:
+        return given or host.user_name()
+    signed_in = store.user_name()
+    if given is not None and not requests.is_same_person(given, signed_in):
+        raise UsageError(f"{given} is not signed in, {signed_in} is: with two keys, nobody acts under another name")
+    return signed_in
+
+
+def approve(store: Store, number: int, person: str, reason: str | None, effect: Effect, place: Any) -> Request:
+    """Approve a request and carry it out; a repeated call completes one that was killed in between.
+
+    Args:
+        store: the lake's tables.
+        number: the request.
+        person: who approves.
+        reason: why.
+        effect: carries it out.
+        place: the lake, or its store if that is enough for the effect.
+
+    Raises:
+        UsageError: the request is the person's own, is settled already, or its subject has changed since.
+        FraudlakeError: it could not be carried out; it stays approved.
+    """
+    log.require_intact(store)
+    request = log.find(store, number)
+    approval = request.approval
+    is_repeated = approval is not None and requests.is_same_person(approval.person, person)
+    if not (is_repeated and request.status == "approved"):
+        refused = requests.refusal(request, "approved", person)
+        if refused:
+            raise UsageError(refused)
+        _require_unchanged(effect.state(place, request), request)
+        log.decide(store, number, "approved", person, reason)
+    return carry_out(store, number, person, effect, place)
+
+
+def carry_out(store: Store, number: int, person: str, effect: Effect, place: Any) -> Request:
+    """Carry out an approved request, once.
+
+    Raises:
+        UsageError: it is not approved, is carried out already, or its subject has changed since.
+        FraudlakeError: somebody has tampered with the events, or the effect failed.
+    """
+    log.require_intact(store)
+    request = log.find(store, number)
+    refused = requests.refusal(request, "carried out", person)
+    if refused:
+        raise UsageError(refused)
+    if request.asked.is_erased:
+        raise FraudlakeError(f"request {number} named an account that was forgotten, and is erased: ask again")
+    present = effect.state(place, request)
+    if present != request.after:
+        _require_unchanged(present, request)
+    effect.carry_out(place, request)
+    return log.decide(store, number, "carried out", person, None)
+
+
+def _require_unchanged(present: dict[str, Any], request: Request) -> None:
+    """Refuse a request whose subject has changed.
+
+    Raises:
+        UsageError: it has, with the first difference.
+    """
+    for name, was, is_now in requests.differences(request.before, present):
+        raise UsageError(
+            f"request {request.number} was asked when {name} was {_words(was)}, and now it is {_words(is_now)}: "
+            "look at it, and ask again"
+        )
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_words(part)}" for name, part in value.items())
+    return "missing" if value is None else str(value)
