@@ -123,12 +123,13 @@ class Both:
     def differing(self) -> dict[str, str]:
         """Compare each filled table of the workspace with the lake's, row for row; return what differs.
 
-        Nobody decides on the queue, so there are no review events.
+        Nobody decides on the queue or asks for an approval, so there are no such events.
         """
+        unfilled = (*UNFILLED, tables.SILVER_REVIEW_EVENTS, tables.SILVER_APPROVAL_EVENTS)
         return {
             table.name: difference
             for table in contents.TABLES
-            if table not in (*UNFILLED, tables.SILVER_REVIEW_EVENTS) and (difference := self._difference(table))
+            if table not in unfilled and (difference := self._difference(table))
         }
 
     def _difference(self, table: tables.Table) -> str | None:

@@ -95,6 +95,7 @@ class Verified:
     """The result of checking the chain of a table's events."""
 
     events: int
+    """Number of the last event."""
     head: str | None
     """The hash of the last event; if noted elsewhere, it proves later that no event up to here was cut off."""
     erased: int
@@ -103,18 +104,23 @@ class Verified:
     """The faults, each with the number of its event; empty if the chain is intact."""
 
 
-def verify(events: Iterable[Chained], known: tuple[int, str] | None = None, may_be_erased: bool = True) -> Verified:
+def verify(
+    events: Iterable[Chained],
+    known: tuple[int, str] | None = None,
+    may_be_erased: bool = True,
+    after: tuple[int, str | None] = (0, None),
+) -> Verified:
     """Check that no event was removed, altered or inserted.
 
     Args:
         events: all events in the order of their numbers.
         known: number and hash of an event, as noted earlier; an event with both must still exist.
         may_be_erased: whether an account was ever forgotten.
+        after: number and hash of the event before the first of a part of all events.
     """
     faults: list[str] = []
     hashes: dict[int, str | None] = {}
-    before = None
-    last = 0
+    last, before = after
     erased = 0
     for event in events:
         if event.number == last:

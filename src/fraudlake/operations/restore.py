@@ -82,13 +82,16 @@ def require_table(name: str) -> Table:
     """Return the table with a name.
 
     Raises:
-        UsageError: there is no such table, or it is the ledger, which must agree with bronze, or the lake's definition.
+        UsageError: there is no such table, or it is the ledger, which must agree with bronze, the lake's definition, or
+            the record of approvals.
     """
     by_name = {table.name: table for table in contents.TABLES}
     if name == tables.BRONZE_FILES.name:
         raise UsageError(f"{name} says which files bronze_transactions holds: it cannot be restored without them")
     if name == tables.SILVER_DEFINITION.name:
         raise UsageError(f"{name} says what the lake is: 'fraudlake define' changes that")
+    if name == tables.SILVER_APPROVAL_EVENTS.name:
+        raise UsageError(f"{name} says who agreed to what: events are only added to it")
     if name not in by_name:
         nearest = get_close_matches(name, by_name, n=1, cutoff=0)
         raise UsageError(f"there is no table {name}; the nearest one is {nearest[0]}")

@@ -47,10 +47,12 @@ _OLD = {
     tables.SILVER_DELIVERIES.name: "timestamp < {time}",
     tables.GOLD_REVIEW_QUEUE.name: "day < CAST({time} AS DATE)",
 }
+_CHAINED = (tables.SILVER_REVIEW_EVENTS.name, tables.SILVER_APPROVAL_EVENTS.name)
+"""Tables whose rows stay, since a chain of hashes goes through all of them."""
 _OLD |= {
     table.name: "{date}"
     for table in contents.TABLES
-    if "date" in table.column_names and table.name not in (*_OLD, tables.SILVER_REVIEW_EVENTS.name)
+    if "date" in table.column_names and table.name not in (*_OLD, *_CHAINED)
 }
 """The condition that a row is old, by the name of each table that may have a limit. A row without a time has its
 time of arrival."""
@@ -82,7 +84,7 @@ def require_known(settings: Settings) -> None:
         if name not in _OLD:
             nearest = get_close_matches(name, _OLD, n=1, cutoff=0)
             known = {table.name: "its rows are not of a day" for table in contents.TABLES}
-            known[tables.SILVER_REVIEW_EVENTS.name] = "who decided what stays, unless an account is forgotten"
+            known |= dict.fromkeys(_CHAINED, "who decided what stays, unless an account is forgotten")
             known |= {view.name: "it is a view" for view in contents.VIEWS}
             reason = known.get(name, "no such table")
             raise UsageError(f"row_retention: {name}: {reason}; the nearest one that can have a limit is {nearest[0]}")

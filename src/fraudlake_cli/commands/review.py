@@ -1,10 +1,8 @@
-"""Commands for analysts: cases, queue build, list and next, review, decisions and audit."""
+"""Commands for analysts: cases, queue build, list and next, review and decisions."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
@@ -15,7 +13,7 @@ import click
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.process import host
 from fraudlake.review.event import Event
-from fraudlake.tables import GOLD_FORGOTTEN, SILVER_REVIEW_EVENTS
+from fraudlake.tables import SILVER_REVIEW_EVENTS
 from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import value
 from fraudlake_cli.app import App, cli, options
@@ -563,45 +561,6 @@ def decisions(
         for row in rows
     ]
     app.say({"decisions": rows}, "\n".join(lines) or "nobody has decided anything yet")
-
-
-@cli.group(example="fraudlake audit verify")
-def audit() -> None:
-    """Check that nobody has changed what is on record of the review."""
-
-
-@audit.command(example="fraudlake audit verify --known 1204:9f86d081…")
-@click.option("--known", metavar="NUMBER:HASH", help="An event that was noted before: it must still be there.")
-@options("warehouse")
-@click.pass_obj
-def verify(app: App, /, known: str | None, **flags: str | None) -> None:
-    """Find review events that were removed, altered or put between others: each has a hash of all before it.
-
-    Note number and hash of the last event outside of the lake: who may write every file can write all hashes anew, and
-    only --known finds that.
-    """
-    from fraudlake.lake import chain
-    from fraudlake.review import event_log
-
-    store = app.open_store(**flags)
-    verified = chain.verify(event_log.read_events(store), _known(known), store.has_rows(GOLD_FORGOTTEN))
-    if verified.faults:
-        more = f", and {len(verified.faults) - 1} more" if len(verified.faults) > 1 else ""
-        raise FraudlakeError(
-            f"{store.name}: {verified.faults[0]}{more}: DESCRIBE HISTORY silver_review_events says who wrote what"
-        )
-    erased = f"; forget has erased parts of {verified.erased:,}" if verified.erased else ""
-    last = f"; the last is {verified.events}:{verified.head}" if verified.events else ""
-    app.say(asdict(verified), f"{counted(verified.events, 'event')} as written{erased}{last}")
-
-
-def _known(text: str | None) -> tuple[int, str] | None:
-    if text is None:
-        return None
-    number, _, hash_ = text.partition(":")
-    if not number.isdecimal() or not re.fullmatch("[0-9a-f]{64}", hash_):
-        raise UsageError("--known takes the number of an event and its hash, such as 1204:9f86d081…")
-    return int(number), hash_
 
 
 def _take(store: Store, item: str, analyst: str) -> None:
