@@ -170,6 +170,13 @@ def cli() -> None:
     """
 
 
+def person_of(store: Store, given: str | None) -> str:
+    """Return the name under which somebody acts: see :func:`fraudlake.approvals.gate.person_of`."""
+    from fraudlake.approvals import gate
+
+    return gate.person_of(store, given)
+
+
 def follow_reviews(lake: Lake) -> None:
     """Write the verdicts of the review that ``silver_verdicts`` lacks because a process was killed."""
     from fraudlake_desk.review import verdicts

@@ -9,9 +9,17 @@ if TYPE_CHECKING:
     from fraudlake.approvals.event import Action
     from fraudlake.approvals.gate import Effect
 
-OF_STORE: dict[Action, str] = {"rules": "fraudlake.detection.rule_table"}
+OF_STORE: dict[Action, str] = {
+    "rules": "fraudlake.detection.rule_table",
+    "correction": "fraudlake_desk.review.corrections",
+}
 """Modules whose effects take the lake's store: the desk carries them out itself."""
-_OF_LAKE: dict[Action, str] = {"definition": "fraudlake.approvals.lowering"}
+_OF_LAKE: dict[Action, str] = {
+    "definition": "fraudlake.approvals.lowering",
+    "promotion": "fraudlake.model.champion",
+    "restore": "fraudlake.operations.restore",
+    "forget": "fraudlake.forget.removal",
+}
 """Modules whose effects take the open lake, and load pyspark."""
 
 

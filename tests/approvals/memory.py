@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
@@ -45,9 +44,6 @@ class Memory:
         meanwhile()
         if not {*rows[key].to_pylist()} & {*self.events[key].to_pylist()}:
             self.events = pa.concat_tables([self.events, rows])
-
-    def in_turn(self) -> Any:
-        return nullcontext()
 
 
 class World:

@@ -12,8 +12,9 @@ import pytest
 
 from fraudlake import __version__, tables
 from fraudlake.errors import UsageError
+from fraudlake.lake import chain
 from fraudlake.lake.local_store import LocalStore
-from fraudlake.review import cases, chain, event_log
+from fraudlake.review import cases, event_log
 from fraudlake.review.event import Event
 from fraudlake.review.item_state import State
 from fraudlake.settings import load

@@ -22,10 +22,10 @@ from fraudlake.detection.list_entries import Entry
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.forget import plan, removal, stream_state, table_rows
 from fraudlake.gold import account_daily, account_tiles, detector_agreement
-from fraudlake.lake import Lake, checkpoint
+from fraudlake.lake import Lake, chain, checkpoint
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.operations.status import status
-from fraudlake.review import cases, chain, event_log, item_state
+from fraudlake.review import cases, event_log, item_state
 from fraudlake.review.event import Event
 from fraudlake.streams import aggregate, deliver, detect, ingest, refine, stream
 from fraudlake_desk.queue import queue

@@ -27,6 +27,7 @@ from fraudlake.gold import account_daily, account_tiles
 from fraudlake.lake import Lake, open_lake
 from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.model import (
+    champion,
     drift,
     features,
     history,
@@ -315,11 +316,11 @@ def test_a_version_is_compared_rolled_back_and_promoted_again(life: dict[str, An
     with pytest.raises(FraudlakeError, match=r"version 1 does not beat version 2.*--force"):
         training.promote(lake, "1")
 
-    assert training.rollback(lake).number == "1"
+    assert champion.roll_back(lake, None).number == "1"
     assert published.champion_number(lake) == "1"
     assert [(version.number, version.aliases) for version in registry.versions()] == [("2", ()), ("1", ("champion",))]
     with pytest.raises(FraudlakeError, match="version 1 of model 'fraudlake' did not replace a version"):
-        training.rollback(lake)
+        champion.roll_back(lake, None)
     assert training.promote(lake, "2")[0].aliases == ("champion",)
     with pytest.raises(FraudlakeError, match="has no version 7"):
         training.promote(lake, "7", force=True)
@@ -512,7 +513,7 @@ def test_after_a_version_that_fraudlake_did_not_train_train_makes_a_new_champion
     assert f"{earlier}: it scores now" in trained.reason
     assert published.champion_number(opened) == "2"
     with pytest.raises(FraudlakeError, match=earlier):
-        training.rollback(opened)
+        champion.roll_back(opened, None)
     assert registry.champion().number == "2"
 
 

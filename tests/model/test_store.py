@@ -20,10 +20,10 @@ import yaml
 
 from fraudlake.lake import open_lake
 from fraudlake.model import features
+from fraudlake.model.champion import publish
 from fraudlake.model.classifier import Classifier, Logistic
 from fraudlake.model.registry import Registry, Trained, published_champion
 from fraudlake.model.store import has_models, model_store
-from fraudlake.model.training import publish
 from fraudlake.settings import Settings
 from tests import plain_lake
 from tests.conftest import FraudlakeHere

@@ -45,8 +45,14 @@ def keys(store: Store) -> int:
     return int(recorded.get("approvals", store.settings.approvals))
 
 
-def require(store: Store, wanted: Wanted, person: str, reason: str | None) -> None:
+def require(store: Store, wanted: Wanted, person: str | None, reason: str | None) -> None:
     """Return if one key is enough; otherwise write a request.
+
+    Args:
+        store: the lake's tables.
+        wanted: what is asked for.
+        person: who asks; None: the signed-in user.
+        reason: why.
 
     Raises:
         WaitingError: the request waits for a second person.
@@ -54,7 +60,7 @@ def require(store: Store, wanted: Wanted, person: str, reason: str | None) -> No
     """
     if keys(store) < 2:
         return
-    request = log.ask(store, wanted, person, reason)
+    request = log.ask(store, wanted, person or store.user_name(), reason)
     raise WaitingError(
         f"{wanted.subject}: request {request.number} waits for a second person, and nothing has changed: another "
         f"person runs 'fraudlake approvals approve {request.number}'"
@@ -116,7 +122,9 @@ def carry_out(store: Store, number: int, person: str, effect: Effect, place: Any
     if refused:
         raise UsageError(refused)
     if request.asked.is_erased:
-        raise FraudlakeError(f"request {number} named an account that was forgotten, and is erased: ask again")
+        raise FraudlakeError(
+            f"request {number} named an account that was forgotten, and is erased: repeat the command that asked"
+        )
     present = effect.state(place, request)
     if present != request.after:
         _require_unchanged(present, request)

@@ -145,8 +145,7 @@ def _written(store: Store, make: Callable[[Mapping[int, Request], str, int], Eve
         event = replace(event, hash=chain.link(last.hash if last else None, event))
         return requests.replay([*events, event])[event.request], rows([event])
 
-    with store.in_turn():
-        return chain.write(store, SILVER_APPROVAL_EVENTS, propose, about)
+    return chain.write(store, SILVER_APPROVAL_EVENTS, propose, about)
 
 
 def rows(events: Iterable[Event]) -> pa.Table:

@@ -279,9 +279,8 @@ def _write(store: Store, change: int, versions: Sequence[RuleVersion]) -> None:
     """
     table = tables.SILVER_RULES
     rows = rows_of(change, versions)
-    with store.in_turn():
-        store.insert_all(table, pa.Table.from_pylist(rows, table.schema), "change")
-        written = store.query(f"SELECT * FROM {table.name} WHERE change = {change}", table).to_pylist()
+    store.insert_all(table, pa.Table.from_pylist(rows, table.schema), "change")
+    written = store.query(f"SELECT * FROM {table.name} WHERE change = {change}", table).to_pylist()
     # If somebody else has taken the number of this change, nothing was inserted.
     if sorted(map(_sign, written)) != sorted(map(_sign, rows)):
         raise FraudlakeError("somebody else changed rules at the same time: look at 'fraudlake rules list', and repeat")

@@ -12,11 +12,14 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fraudlake.approvals import gate
+from fraudlake.approvals.gate import Effect
+from fraudlake.approvals.log import Wanted
 from fraudlake.errors import FraudlakeError
 from fraudlake.forget import attachments, audit, own_files, stream_state, table_rows
-from fraudlake.forget.plan import Plan, count
+from fraudlake.forget.plan import Plan, count, plan
 from fraudlake.forget.scan import scan
 from fraudlake.lake import contents
 from fraudlake.operations import lag, maintenance
@@ -25,6 +28,7 @@ from fraudlake.operations.standstill import standstill
 from fraudlake.quarantine import replay
 
 if TYPE_CHECKING:
+    from fraudlake.approvals.request import Request
     from fraudlake.lake import Lake
 
 
@@ -36,13 +40,55 @@ class Result(Plan):
     traces: list[str] = field(default_factory=list)
 
 
-def forget(lake: Lake, accounts: Sequence[str]) -> Result:
-    """Remove accounts, and scan the remaining files.
+def forget(lake: Lake, accounts: Sequence[str], reason: str | None = None) -> Result:
+    """Remove accounts, and scan the remaining files; ``reason`` is for the second person, if the lake needs two.
 
     Raises:
         UsageError: the lake has no rows of an account.
+        WaitingError: a second person must agree; finishing a removal that was cut needs nobody.
         FraudlakeError: a step runs, lags or was cut; nothing was changed.
     """
+    known = audit.read(lake)
+    if gate.keys(lake.store) > 1 and not all(map(known.is_unfinished, accounts)):
+        plan(lake, accounts)
+        wanted = Wanted(
+            "forget",
+            f"forget {', '.join(accounts)}",
+            dict.fromkeys(accounts, "known"),
+            dict.fromkeys(accounts, "forgotten"),
+            {"accounts": list(accounts)},
+            accounts,
+        )
+        gate.require(lake.store, wanted, None, reason)
+    return _forget(lake, accounts)
+
+
+def _state(lake: Lake, request: Request) -> dict[str, Any]:
+    known = audit.read(lake)
+    finished = {account: known.finished_at(account) for account in request.arguments["accounts"]}
+    return {
+        account: "forgotten" if at is not None and at >= request.asked.at else "known"
+        for account, at in finished.items()
+    }
+
+
+def _carry_out(lake: Lake, request: Request) -> None:
+    """Forget the accounts of a request, unless that was done before.
+
+    Raises:
+        FraudlakeError: a scan found a trace of them.
+    """
+    if _state(lake, request) != request.after:
+        traces = _forget(lake, request.arguments["accounts"]).traces
+        if traces:
+            raise FraudlakeError(f"a trace is left in {traces[0]}: 'fraudlake forget ACCOUNT --yes' lists all")
+
+
+EFFECT = Effect(_state, _carry_out)
+"""How approved removals take effect, in a lake."""
+
+
+def _forget(lake: Lake, accounts: Sequence[str]) -> Result:
     stream_state.finish(lake)
     with standstill(lake):
         _require_idle(lake)

@@ -44,6 +44,8 @@ _ERASED_EVENT = ", ".join(
     ]
 )
 """The change that erases an event on an account but for its hash, without which the chain of events would break."""
+_OF_REQUEST = ("reason", "subject", "before", "after", "arguments")
+"""The texts of an event of approvals that may name an account."""
 
 
 def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
@@ -72,6 +74,7 @@ def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
             merge.merge(lake, wanted, table, f"{theirs} OR {_NAMES}", "WHEN MATCHED THEN DELETE")
     _leave_reviews(lake, accounts)
     _leave_entries(lake, accounts)
+    _leave_approvals(lake, accounts)
     cases.update_all(lake)
     if days:
         lanes.recompute(lake, days, lake.read(tables.BRONZE_FAST_ALERTS).where(others))
@@ -136,6 +139,18 @@ def _leave_entries(lake: Lake, accounts: Sequence[str]) -> None:
     if has_rows(naming):
         erased = f"WHEN MATCHED THEN UPDATE SET reason = '{_ERASED}'"
         merge.merge(lake, naming, tables.SILVER_LIST_ENTRIES, merge.same(("entry_id", "event")), erased)
+
+
+def _leave_approvals(lake: Lake, accounts: Sequence[str]) -> None:
+    """Erase requests that name the accounts, and reasons that do, but for their hashes."""
+    events = lake.read(tables.SILVER_APPROVAL_EVENTS)
+    texts = F.concat_ws("\n", *_OF_REQUEST).rlike(f"(?s){traces.Search(accounts).pattern}")
+    names = F.arrays_overlap("account_ids", F.array(*map(F.lit, accounts)))
+    naming = events.where(texts | F.coalesce(names, F.lit(False))).select("number")
+    if has_rows(naming):
+        nulls = ", ".join(f"{name} = NULL" for name in (*_OF_REQUEST, "account_ids"))
+        erased = f"WHEN MATCHED THEN UPDATE SET {nulls}, is_erased = true"
+        merge.merge(lake, naming, tables.SILVER_APPROVAL_EVENTS, merge.same(("number",)), erased)
 
 
 def _dates(rows: DataFrame) -> list[date]:

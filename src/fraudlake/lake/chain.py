@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from fraudlake.tables import Table
 
 _NOT_CHAINED = ("hash", "is_erased")
+_READ: dict[str, Callable[[Any], Any]] = {
+    "at": datetime.fromisoformat,
+    "expires_at": datetime.fromisoformat,
+    "day": date.fromisoformat,
+    "transaction_ids": tuple,
+    "fraud_ids": tuple,
+    "account_ids": tuple,
+}
+"""Readers of the fields whose values JSON has in another form."""
 _ATTEMPTS = 40
 _LONGEST_PAUSE = 0.5
 """Maximum seconds between two attempts to write."""
@@ -52,6 +61,19 @@ def link(before: str | None, event: Chained) -> str:
     content = {name: given for name, given in fields.items() if given is not None and name not in _NOT_CHAINED}
     text = json.dumps([before, content], sort_keys=True, default=_text)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def as_json(event: Any) -> str:
+    """Return an event as one line of JSON, without nulls."""
+    given = {name: value for name, value in asdict(event).items() if value is not None}
+    return json.dumps(given, sort_keys=True, ensure_ascii=False, default=_text)
+
+
+def from_json(kind: type[T], text: str, **given: Any) -> T:
+    """Return the event that :func:`as_json` wrote; ``given`` are fields to replace or add."""
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    values = {name: value for name, value in json.loads(text).items() if name in known}
+    return kind(**{name: _READ[name](value) if name in _READ else value for name, value in values.items()} | given)
 
 
 def _text(given: Any) -> str:

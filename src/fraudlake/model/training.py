@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from fraudlake import tables
+from fraudlake.approvals import gate
 from fraudlake.bronze import literals
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake.commit import row_changes
-from fraudlake.model import budget, drift, feedback, figures, history, kinds, promotion, published, search
+from fraudlake.model import budget, drift, feedback, figures, history, kinds, promotion, search
+from fraudlake.model.champion import make_champion
 from fraudlake.model.metrics import Budget, LabelledScores, Ranked, estimated, measure_all
 from fraudlake.model.registry import (
     BASELINE,
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
     from fraudlake.model.history import History, Rows
     from fraudlake.model.intervals import Estimate
     from fraudlake.model.kinds import Kind
-    from fraudlake.model.published import Model
     from fraudlake.settings import Settings
 
 _DAY = timedelta(days=1)
@@ -100,12 +101,6 @@ class Comparison:
     """Precision and recall by version, weighted by the transactions that verdicts represent; empty if not known."""
 
 
-def publish(lake: Lake, champion: Model) -> None:
-    """Publish the champion for micro-batches, unless it is the latest that was published."""
-    if not published.is_champion(lake.store.rows(tables.GOLD_MODELS), champion):
-        lake.writer(tables.GOLD_MODELS).write(published.row(champion, datetime.now(UTC)), "append")
-
-
 def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
     """Train a model on ``silver_transactions`` and register it.
 
@@ -126,10 +121,12 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
             **_recorded(settings),
         }
         champion = registry.champion()
-        for known in registry.versions()[:1] if champion else ():
+        # Without a champion the last training was cut, or its version waits for a second person.
+        for known in registry.versions()[:1] if champion or gate.keys(lake.store) > 1 else ():
             if known.trained_on == trained_on:
                 scores = CHAMPION in known.aliases
-                goes_on = "" if scores else f"version {champion.number} goes on scoring" if champion else ""
+                goes_on = f"version {champion.number} goes on scoring" if champion else "no version is approved yet"
+                goes_on = "" if scores else goes_on
                 return Outcome(known, False, scores, _joined(goes_on, *_weaknesses(known, champion)))
 
         with ThreadPoolExecutor(1) as pool:
@@ -176,7 +173,11 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         weaknesses = _weaknesses(version, champion)
         reason = _joined(f"learned from {_TEACHERS[by]}: {cut}", *left_out, joined.reason, comparison, *weaknesses)
         if is_better and (champion is None or settings.auto_promote):
-            return Outcome(_promoted(lake, registry, version.number), True, True, f"{reason}: it scores now", of_test)
+            try:
+                promoted = make_champion(lake, registry, version.number, reason)
+            except gate.WaitingError as waits:
+                return Outcome(version, True, False, f"{reason}: {waits}", of_test)
+            return Outcome(promoted, True, True, f"{reason}: it scores now", of_test)
         consequence = "'fraudlake model promote --force' lets it score" if is_better else "the champion goes on scoring"
         return Outcome(version, True, False, f"{reason}: {consequence}", of_test)
 
@@ -376,48 +377,29 @@ def compare(lake: Lake, number: str | None = None, stand_for: Mapping[str, float
     )
 
 
-def promote(lake: Lake, number: str | None = None, force: bool = False) -> tuple[Version, str]:
+def promote(lake: Lake, number: str | None = None, force: bool = False, why: str | None = None) -> tuple[Version, str]:
     """Make a version, by default the challenger, the champion, if it is better and not below its own baseline.
 
-    With ``force`` it becomes the champion in any case.
+    With ``force`` it becomes the champion in any case. ``why`` is for the second person, if the lake needs two.
 
     Returns:
         The version, and the reason why it was promoted.
 
     Raises:
         FraudlakeError: the version is not better, is below its own baseline, or does not exist.
+        WaitingError: a second person must agree.
     """
     registry = Registry.of(lake)
     chosen = registry.version(number) if number else registry.challenger()
     if chosen is None:
         raise FraudlakeError("there is no challenger to promote: train first, or name a version")
     if force or registry.champion() is None:
-        return _promoted(lake, registry, chosen.number), _joined("promoted without a comparison", chosen.weakness or "")
+        reason = _joined("promoted without a comparison", chosen.weakness or "")
+        return make_champion(lake, registry, chosen.number, why), reason
     compared = compare(lake, chosen.number)
     if not compared.is_better:
         raise FraudlakeError(f"{compared.reason}: not promoted; --force promotes it anyway")
-    return _promoted(lake, registry, chosen.number), compared.reason
-
-
-def rollback(lake: Lake) -> Version:
-    """Make the champion's predecessor the champion again.
-
-    Raises:
-        FraudlakeError: the champion replaced none, or the version that it replaced cannot be used.
-    """
-    registry = Registry.of(lake)
-    loaded = registry.load(registry.replaced().number)
-    version = registry.rollback()
-    publish(lake, loaded)
-    return version
-
-
-def _promoted(lake: Lake, registry: Registry, number: str) -> Version:
-    """Promote and publish a version. It is loaded first, so a version that cannot be used is never promoted."""
-    loaded = registry.load(number)
-    version = registry.promote(number)
-    publish(lake, loaded)
-    return version
+    return make_champion(lake, registry, chosen.number, _joined(why or "", compared.reason)), compared.reason
 
 
 def history_of(lake: Lake, stand_for: Mapping[str, float] | None = None) -> History:

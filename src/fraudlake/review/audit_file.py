@@ -11,8 +11,8 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
-from datetime import UTC, date, datetime
+from dataclasses import asdict, dataclass
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,15 +40,6 @@ _EVENTS: dict[str, type[Any]] = {
 }
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of each part of a ZIP file, so that the same events give the same bytes."""
-_READ: dict[str, Callable[[Any], Any]] = {
-    "at": datetime.fromisoformat,
-    "expires_at": datetime.fromisoformat,
-    "day": date.fromisoformat,
-    "transaction_ids": tuple,
-    "fraud_ids": tuple,
-    "account_ids": tuple,
-}
-"""Readers of the fields whose values JSON has in another form."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +102,7 @@ def export(store: Store, year: int, key: Path) -> tuple[bytes, list[Part]]:
     parts = []
     for table, all_ in events.items():
         chosen, before = _of_year(all_, year)
-        lines = "".join(f"{_line(event)}\n" for event in chosen).encode()
+        lines = "".join(f"{chain.as_json(event)}\n" for event in chosen).encode()
         first, last = (chosen[0].number, chosen[-1].number) if chosen else (0, 0)
         head = chosen[-1].hash if chosen else None
         parts.append(Part(table, len(chosen), first, last, before, head, hashlib.sha256(lines).hexdigest()))
@@ -128,11 +119,6 @@ def _of_year(events: Sequence[Any], year: int) -> tuple[Sequence[Any], str | Non
         return [], None
     first = places[0]
     return events[first : places[-1] + 1], events[first - 1].hash if first else None
-
-
-def _line(event: Any) -> str:
-    given = {name: value for name, value in asdict(event).items() if value is not None}
-    return json.dumps(given, sort_keys=True, ensure_ascii=False, default=lambda time: time.isoformat())
 
 
 def _name(table: str) -> str:
@@ -179,16 +165,10 @@ def _fault(part: Part, lines: bytes) -> str | None:
     """Return what is wrong with the events of a table; None if they are as they were signed."""
     if hashlib.sha256(lines).hexdigest() != part.sha256:
         return "its events were changed"
-    events = [_event(_EVENTS[part.table], line) for line in lines.decode().splitlines()]
+    events = [chain.from_json(_EVENTS[part.table], line) for line in lines.decode().splitlines()]
     after = (part.first - 1, part.before) if events else (0, None)
     verified = chain.verify(events, after=after)
     return next(iter(verified.faults), None)
-
-
-def _event(kind: type[Any], line: str) -> Any:
-    known = {field.name for field in fields(kind)}
-    given = {name: value for name, value in json.loads(line).items() if name in known}
-    return kind(**{name: _READ[name](value) if name in _READ else value for name, value in given.items()})
 
 
 def _private(file: Path) -> Ed25519PrivateKey:

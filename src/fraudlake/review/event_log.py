@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fraudlake.approvals import gate
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import chain
+from fraudlake.review import corrections
+from fraudlake.review.corrections import Correction
 from fraudlake.review.event import Event
 from fraudlake.review.item import Item
 from fraudlake.review.item_state import State, state
@@ -46,6 +49,8 @@ class Wanted:
     make: Callable[[State], Event]
     """Makes the event of this id from the item's state, or raises an error if the state forbids it. It is called
     again if others write events in the meantime."""
+    is_agreed: bool = False
+    """Whether a second person has agreed to it, if it is a correction."""
 
 
 def new_id() -> str:
@@ -72,7 +77,8 @@ def record_all(store: Store, wanted: Sequence[Wanted], now: datetime | None = No
     """Write events after all others, in one commit; an existing event with a wanted id is only returned.
 
     If the process is killed, either all or none are written, and a repetition with the same ids writes none twice. If
-    others write in the meantime, each event is checked again.
+    others write in the meantime, each event is checked again. If the lake needs two keys, a correction is not written,
+    but asked for (:mod:`fraudlake.review.corrections`).
 
     Args:
         store: the lake's tables.
@@ -93,13 +99,13 @@ def record_all(store: Store, wanted: Sequence[Wanted], now: datetime | None = No
         is_last = pc.equal(rows["number"], pc.max(rows["number"]))
         return pc.or_(pc.or_(_is_in(rows["item_id"], names), _is_in(rows["event_id"], ids)), is_last)
 
-    def propose() -> tuple[list[Event | FraudlakeError], pa.Table | None]:
+    def propose() -> tuple[list[Event | FraudlakeError | Correction], pa.Table | None]:
         events = chosen(store, condition, is_needed)
         written = {event.event_id: event for event in events}
-        outcomes = []
+        outcomes: list[Event | FraudlakeError | Correction] = []
         new: list[Event] = []
         for one in wanted:
-            outcome = written.get(one.event_id) or _next(one, events, now)
+            outcome = written.get(one.event_id) or _next(store, one, events, now)
             outcomes.append(outcome)
             if isinstance(outcome, Event) and one.event_id not in written:
                 written[outcome.event_id] = outcome
@@ -108,17 +114,23 @@ def record_all(store: Store, wanted: Sequence[Wanted], now: datetime | None = No
         return outcomes, rows(new) if new else None
 
     about = wanted[0].item.item_id if len(wanted) == 1 else counted(len(wanted), "item")
-    return chain.write(store, SILVER_REVIEW_EVENTS, propose, about)
+    outcomes = chain.write(store, SILVER_REVIEW_EVENTS, propose, about)
+    return [corrections.ask(store, one) if isinstance(one, Correction) else one for one in outcomes]
 
 
-def _next(wanted: Wanted, events: Sequence[Event], now: datetime | None) -> Event | FraudlakeError:
-    """Return the wanted event, numbered and hashed as the next after ``events``, or the error that refuses it."""
+def _next(
+    store: Store, wanted: Wanted, events: Sequence[Event], now: datetime | None
+) -> Event | FraudlakeError | Correction:
+    """Return the wanted event, numbered and hashed as the next after ``events``, or why it is not written."""
     of_item = [one for one in events if one.item_id in wanted.item.names]
     try:
         event = wanted.make(state(of_item, now or datetime.now(UTC)))
         _require_valid(event)
     except FraudlakeError as refused:
         return refused
+    correction = Correction.of(of_item, event)
+    if correction.overturns and not wanted.is_agreed and gate.keys(store) > 1:
+        return correction
     last = events[-1] if events else None
     event = replace(event, number=last.number + 1 if last else 1)
     return replace(event, hash=chain.link(last.hash if last else None, event))

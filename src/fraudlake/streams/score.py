@@ -20,8 +20,8 @@ from fraudlake.lake.appender import Appender
 from fraudlake.lake.missing_version import of_version
 from fraudlake.lake.rows import has_rows
 from fraudlake.model import alerts, feature_buckets, feature_plan, features, lake_features, predictions, published
+from fraudlake.model.champion import publish
 from fraudlake.model.registry import Registry, published_champion
-from fraudlake.model.training import publish
 from fraudlake.silver import transactions as silver
 from fraudlake.sources import kafka
 from fraudlake.streams import prediction_figures

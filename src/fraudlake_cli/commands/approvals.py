@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fraudlake.text import json_text
-from fraudlake_cli.app import App, cli, options
+from fraudlake_cli.app import App, cli, options, person_of
 
 if TYPE_CHECKING:
     from fraudlake.approvals.event import Kind
@@ -78,7 +78,7 @@ def approve(app: App, /, number: int, reason: str, **flags: str | None) -> None:
 
     store = app.open_store(**flags)
     effect, place = _effect(app, store, number, flags)
-    request = gate.approve(store, number, gate.person_of(store, None), reason, effect, place)
+    request = gate.approve(store, number, person_of(store, None), reason, effect, place)
     _say(app, request)
 
 
@@ -92,7 +92,7 @@ def carry_out(app: App, /, number: int, **flags: str | None) -> None:
 
     store = app.open_store(**flags)
     effect, place = _effect(app, store, number, flags)
-    _say(app, gate.carry_out(store, number, gate.person_of(store, None), effect, place))
+    _say(app, gate.carry_out(store, number, person_of(store, None), effect, place))
 
 
 @approvals.command(example="fraudlake approvals reject 7 --reason 'too many alerts'")
@@ -116,10 +116,10 @@ def withdraw(app: App, /, number: int, reason: str, **flags: str | None) -> None
 
 
 def _decide(app: App, number: int, kind: Kind, reason: str, flags: dict[str, str | None]) -> None:
-    from fraudlake.approvals import gate, log
+    from fraudlake.approvals import log
 
     store = app.open_store(**flags)
-    _say(app, log.decide(store, number, kind, gate.person_of(store, None), reason))
+    _say(app, log.decide(store, number, kind, person_of(store, None), reason))
 
 
 def _effect(app: App, store: Store, number: int, flags: dict[str, str | None]) -> tuple[Effect, Any]:

@@ -12,7 +12,7 @@ from fraudlake.errors import FraudlakeError, MissingLakeError
 from fraudlake.process import host
 from fraudlake.settings import DEFINITION, Settings
 from fraudlake.text import json_text, toml_file
-from fraudlake_cli.app import App, cli, options
+from fraudlake_cli.app import App, cli, options, person_of
 from fraudlake_cli.commands.rule_changes import signed
 from fraudlake_cli.progress import console
 
@@ -50,7 +50,7 @@ def redefined(
     Raises:
         WaitingError: fewer people shall have to agree from now on, which a second person must agree to.
     """
-    from fraudlake.approvals import gate, lowering
+    from fraudlake.approvals import lowering
     from fraudlake.detection import rule_table
     from fraudlake.lake import open_lake
     from fraudlake.lake.definition import Change, differences
@@ -62,7 +62,7 @@ def redefined(
         with console.status("opening the lake"):
             lake = open_lake(undefined, must_exist=True)
             present = lake.settings
-            change = Change(gate.person_of(lake.store, author), reason)
+            change = Change(person_of(lake.store, author), reason)
             if "approvals" in changing.given:
                 lowering.require(lake.store, changing.approvals, change, is_asked=yes)
             after = open_lake(changing, must_exist=True, change=change).settings

@@ -14,8 +14,7 @@ import click
 
 from fraudlake.errors import UsageError
 from fraudlake.process import extras
-from fraudlake.process import host as machine
-from fraudlake_cli.app import App, cli, options
+from fraudlake_cli.app import App, cli, options, person_of
 from fraudlake_cli.progress import console
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def desk(
             opened = address
             say(address, f"the desk of {store.name}")
         else:
-            name = analyst or machine.user_name()
+            name = person_of(store, analyst)
             place = (host, port)
             if not (read_only or settings.is_in_workspace):
                 claims.enter_context(_claimed(settings.lake, name))

@@ -30,6 +30,7 @@ EVALUATED = (
 )
 """The settings that decide what a model learns from and how it is evaluated."""
 _NO_FOLDER = "the setting disputes names no folder"
+_reason = click.option("--reason", help="Why, for the second person, if the lake needs two.")
 _LISTED = 10
 """Maximum number of unknown ids in a message."""
 
@@ -289,26 +290,28 @@ def _estimates(of: dict[str, Estimate]) -> dict[str, dict[str, float | None]]:
 @model.command(example="fraudlake model promote 3")
 @click.argument("version", required=False)
 @click.option("--force", is_flag=True, help="Promote without a comparison.")
+@_reason
 @options(*MODEL, *EVALUATED, "promotion_metric")
 @click.pass_obj
-def promote(app: App, /, version: str | None, force: bool, **flags: str | None) -> None:
+def promote(app: App, /, version: str | None, force: bool, reason: str | None, **flags: str | None) -> None:
     """Make VERSION (default: the challenger) the champion if it beats the current one. Needs: train."""
     from fraudlake.model import training
 
     lake = app.open(**flags)
     with timed("promote"):
-        promoted, reason = training.promote(lake, version, force)
-    app.say({"champion": promoted.number, "reason": reason}, f"version {promoted.number} is the champion: {reason}")
+        promoted, compared = training.promote(lake, version, force, reason)
+    app.say({"champion": promoted.number, "reason": compared}, f"version {promoted.number} is the champion: {compared}")
 
 
 @model.command(example="fraudlake model rollback")
+@_reason
 @options(*MODEL)
 @click.pass_obj
-def rollback(app: App, /, **flags: str | None) -> None:
+def rollback(app: App, /, reason: str | None, **flags: str | None) -> None:
     """Make the champion's predecessor the champion again. Needs: a promotion."""
-    from fraudlake.model import training
+    from fraudlake.model import champion
 
     lake = app.open(**flags)
     with console.status("rollback"):
-        restored = training.rollback(lake)
+        restored = champion.roll_back(lake, reason)
     app.say({"champion": restored.number}, f"version {restored.number} is the champion again")

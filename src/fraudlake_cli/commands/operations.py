@@ -142,9 +142,10 @@ def explain(app: App, /, alert: str) -> None:
 @click.option(
     "--yes", is_flag=True, help="Remove the accounts. Without this flag, only show the rows that would be removed."
 )
+@click.option("--reason", help="Why, for the second person, if the lake needs two.")
 @options("landing", "source", "delivery_folder", "model_name", "experiment", "ordering")
 @click.pass_obj
-def forget(app: App, /, accounts: tuple[str, ...], yes: bool, **flags: str | None) -> None:
+def forget(app: App, /, accounts: tuple[str, ...], yes: bool, reason: str | None, **flags: str | None) -> None:
     """Remove accounts from the lake, and prove it.
 
     Without --yes, shows how many rows would be removed. With --yes, removes the accounts from every table, from landed
@@ -166,7 +167,7 @@ def forget(app: App, /, accounts: tuple[str, ...], yes: bool, **flags: str | Non
         return
     lake = app.open(**flags)
     with timed("forget") as report:
-        result = removal.forget(lake, wanted)
+        result = removal.forget(lake, wanted, reason)
         report.append(f"{counted(result.scanned_files, 'file')} scanned")
     text = summary.forgotten(result, "removed")
     app.say(

@@ -24,8 +24,11 @@ _DAY = Day()
     "--timestamp", metavar="TIME", help="Time (UTC) to restore, such as 2026-03-07T12:30, instead of a version."
 )
 @click.option("--allow-streams", is_flag=True, help="Restore the table even if a stream reads it.")
+@click.option("--reason", help="Why, for the second person, if the lake needs two.")
 @click.pass_obj
-def restore(app: App, /, table: str, version: int | None, timestamp: str | None, allow_streams: bool) -> None:
+def restore(
+    app: App, /, table: str, version: int | None, timestamp: str | None, allow_streams: bool, reason: str | None
+) -> None:
     """Restore TABLE to an earlier version in one commit; the current version stays readable by time travel.
 
     Streams skip that commit: they do not read rows that come back, and keep the results of rows that are removed.
@@ -40,7 +43,7 @@ def restore(app: App, /, table: str, version: int | None, timestamp: str | None,
     # Nothing is created: a restored table must exist.
     lake = app.open_existing()
     with console.status("restore"):
-        done = restoring.restore(lake, table, version, time, allow_streams)
+        done = restoring.restore(lake, table, version, time, allow_streams, reason)
     app.say(
         asdict(done),
         f"{done.table} has the {done.rows_after:,} rows of version {done.version} again, as version "

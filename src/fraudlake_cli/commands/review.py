@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake.process import host
 from fraudlake.review.event import Event
 from fraudlake.tables import SILVER_REVIEW_EVENTS
 from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import value
-from fraudlake_cli.app import App, cli, options
+from fraudlake_cli.app import App, cli, options, person_of
 from fraudlake_cli.command import Day
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def next_(app: App, /, day: datetime | None, take: bool, analyst: str | None, **
     from fraudlake_desk.review.actions import TakenError
 
     store = app.open_store(**flags)
-    name = analyst or host.user_name()
+    name = person_of(store, analyst)
     chosen = _day_of(store, day)
     while (queued := items.next_of(store, chosen, name)) is not None:
         try:
@@ -161,7 +160,7 @@ def take(
     from fraudlake_desk.review import actions
 
     store = app.open_store(**flags)
-    name = analyst or host.user_name()
+    name = person_of(store, analyst)
     lock = store.settings.review_lock
     _carry_out(
         app,
@@ -192,10 +191,11 @@ def release(
     """Give ITEM back without a verdict."""
     from fraudlake_desk.review import actions
 
-    name = analyst or host.user_name()
+    store = app.open_store(**flags)
+    name = person_of(store, analyst)
     _carry_out(
         app,
-        app.open_store(**flags),
+        store,
         items,
         event_id,
         lambda item, before, new: actions.release(item, before, name, new, force),
@@ -239,7 +239,7 @@ def verdict(
     from fraudlake_desk.review import actions, marks
 
     store = app.open_store(**flags)
-    name = analyst or host.user_name()
+    name = person_of(store, analyst)
     if decision != "fraud" and (payments or is_all):
         raise UsageError(f"--payment and --all name what is fraud, and the verdict is {decision}")
     if payments and len(items) > 1:
@@ -286,10 +286,11 @@ def withdraw(
     """Withdraw the verdict on ITEM: it is open again, and its payments have no label in silver_verdicts."""
     from fraudlake_desk.review import actions
 
-    name = analyst or host.user_name()
+    store = app.open_store(**flags)
+    name = person_of(store, analyst)
     _carry_out(
         app,
-        app.open_store(**flags),
+        store,
         items,
         event_id,
         lambda item, before, new: actions.withdraw(item, before, name, new, reason),
@@ -355,7 +356,7 @@ def attach(
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from None
     store = app.open_store(**flags)
-    name = analyst or host.user_name()
+    name = person_of(store, analyst)
     one = items.require(store, item)
     id_ = event_id or event_log.new_id()
     event = attachments.attach(store, one, name, id_, file.name, content, note)
@@ -479,7 +480,7 @@ def open_(
     from fraudlake_desk.review import matters
 
     store = app.open_store(**flags)
-    name = analyst or host.user_name()
+    name = person_of(store, analyst)
     event = matters.open_case(store, account, payments, name, reason, event_id or event_log.new_id())
     paid = counted(len(event.transaction_ids), "payment")
     app.say(_as_row(event), f"{event.analyst} has opened case {event.item_id} of {paid}, in the queue of {event.day}")
@@ -501,7 +502,7 @@ def merge(
     from fraudlake_desk.review import matters
 
     store = app.open_store(**flags)
-    name = analyst or host.user_name()
+    name = person_of(store, analyst)
     event = matters.merge(store, item, into, name, reason, event_id or event_log.new_id())
     app.say(_as_row(event), f"{event.item_id} is part of {event.merged_into}")
 
@@ -521,7 +522,7 @@ def separate(
     from fraudlake_desk.review import matters
 
     store = app.open_store(**flags)
-    name = analyst or host.user_name()
+    name = person_of(store, analyst)
     event = matters.separate(store, item, name, reason, event_id or event_log.new_id())
     app.say(_as_row(event), f"{event.item_id} is not part of {event.merged_into} any more")
 
@@ -586,12 +587,13 @@ def _set_aside(
 ) -> None:
     from fraudlake_desk.review import actions
 
-    name = analyst or host.user_name()
+    store = app.open_store(**flags)
+    name = person_of(store, analyst)
 
     def make(item: Item, before: State, new: str) -> Event:
         return actions.set_aside(item, before, name, kind, new, reason, **given)
 
-    _carry_out(app, app.open_store(**flags), names, event_id, make, text)
+    _carry_out(app, store, names, event_id, make, text)
 
 
 def _carry_out(

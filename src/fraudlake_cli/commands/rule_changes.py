@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fraudlake.errors import FraudlakeError, UsageError
-from fraudlake_cli.app import App
+from fraudlake_cli.app import App, person_of
 from fraudlake_cli.commands.rules import as_dict, definition, described, query_of, rules_
 from fraudlake_cli.progress import console
 
@@ -73,8 +73,8 @@ def add(
     rules: list[Rule] = [rule for rule, _ in rule_file.read(file)] if file else [_named(sql, name)]
     rule_table.require_valid(rules, app.settings_of_lake())
     lake = _open(app)
-    name_of_author = author_of(lake, author)
-    _say(app, [rule_table.add(lake, rule, name_of_author, reason) for rule in rules])
+    person = person_of(lake.store, author)
+    _say(app, [rule_table.add(lake, rule, person, reason) for rule in rules])
 
 
 @rules_.command(example="fraudlake rules packs card_velocity")
@@ -125,7 +125,7 @@ def retire(app: App, /, name: str, number: int | None, author: str | None, reaso
     from fraudlake.detection import rule_table
 
     lake = _open(app)
-    _say(app, rule_table.retire(lake, name, author_of(lake, author), reason, number))
+    _say(app, rule_table.retire(lake, name, person_of(lake.store, author), reason, number))
 
 
 @rules_.command(example="fraudlake rules diff tiny_then_huge --from 1 --to 3")
@@ -170,7 +170,7 @@ def apply(app: App, /, file: Path | None, yes: bool, author: str | None, reason:
     rule_table.require_valid([rule for rule, _ in wanted], settings)
     if yes:
         lake = _open(app)
-        _say(app, rule_table.apply(lake, wanted, author_of(lake, author), reason))
+        _say(app, rule_table.apply(lake, wanted, person_of(lake.store, author), reason))
     else:
         changes = rule_table.plan(rule_table.read(app.open_existing()), wanted)
         _say(app, changes, "add --yes to apply the changes" if changes else None)
@@ -210,7 +210,7 @@ def _set_status(app: App, name: str, status: Any, number: int | None, author: st
     from fraudlake.detection import rule_table
 
     lake = _open(app)
-    _say(app, rule_table.set_status(lake, name, status, author_of(lake, author), reason, number))
+    _say(app, rule_table.set_status(lake, name, status, person_of(lake.store, author), reason, number))
 
 
 def _open(app: App) -> Lake:
@@ -219,13 +219,6 @@ def _open(app: App) -> Lake:
         return app.open_existing()
     except FraudlakeError:
         return app.open()
-
-
-def author_of(lake: Lake, given: str | None) -> str:
-    """Return the author of a change: by default the user of this machine; see :func:`gate.person_of`."""
-    from fraudlake.approvals import gate
-
-    return gate.person_of(lake.store, given)
 
 
 def _say(app: App, changes: Sequence[RuleVersion], hint: str | None = None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fraudlake.text.counts import counted
-from fraudlake_cli.app import App, options
+from fraudlake_cli.app import App, options, person_of
 from fraudlake_cli.command import Day
 from fraudlake_cli.commands.rule_changes import signed
 from fraudlake_cli.commands.rules import rules_
@@ -43,12 +43,11 @@ def suppress(
     It concerns payments that are later than now by their event time. The rule goes on to see them all; the alerts that
     it does not raise go to silver_suppressed_alerts. Needs a reason.
     """
-    from fraudlake.approvals import gate
     from fraudlake_desk import list_entries, rules
 
     store = app.open_store(**flags)
     present = rules.read(store)[0]
-    person = gate.person_of(store, author)
+    person = person_of(store, author)
     entry = list_entries.add(store, present, person, name, entity, key, until.date(), reason or "")
     app.say({"entry": asdict(entry)}, f"entry {entry.entry_id}: {_span(entry)}")
 
@@ -74,11 +73,10 @@ def suppressions(app: App, /, is_all: bool, **flags: str | None) -> None:
 @click.pass_obj
 def end_suppression(app: App, /, entry: str, author: str | None, reason: str | None, **flags: str | None) -> None:
     """End an entry early; ENTRY is its id, or the beginning of that. Needs a reason."""
-    from fraudlake.approvals import gate
     from fraudlake_desk import list_entries
 
     store = app.open_store(**flags)
-    ended = list_entries.end(store, gate.person_of(store, author), entry, reason or "")
+    ended = list_entries.end(store, person_of(store, author), entry, reason or "")
     app.say({"entry": asdict(ended)}, f"entry {ended.entry_id}: {_span(ended)}")
 
 

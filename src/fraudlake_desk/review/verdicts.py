@@ -55,12 +55,14 @@ def record(store: Store, wanted: Sequence[Wanted]) -> list[Event | FraudlakeErro
     return outcomes
 
 
-def record_one(store: Store, item: Item, event_id: str, make: Callable[[State], Event]) -> Event:
+def record_one(
+    store: Store, item: Item, event_id: str, make: Callable[[State], Event], is_agreed: bool = False
+) -> Event:
     """Write an event and its labels, batched with concurrent writes of this process: see :func:`event_log.record`.
 
     ``make`` may read only the item's own state, since events of other items may be in the same commit.
     """
-    outcome = store.together(record, Wanted(item, event_id, make))
+    outcome = store.together(record, Wanted(item, event_id, make, is_agreed))
     if isinstance(outcome, FraudlakeError):
         raise outcome
     return outcome
