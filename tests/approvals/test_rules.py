@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake_desk import rules
 from tests.approvals.conftest import Command
+from tests.conftest import FraudlakeHere
 from tests.desk import small_lake
 
 BUSY = '[[rules]]\nkind = "threshold"\nname = "busy"\naggregate = "count"\nwindow = "60 s"\nabove = {}\n'
@@ -51,6 +53,23 @@ def test_a_draft_becomes_live_when_another_person_agrees(root: Path, busy: Path,
     assert (change.author, change.reason) == ("ann", "many at once")
 
 
+def test_requests_are_listed_and_shown_as_text(
+    root: Path, busy: Path, command: Command, fraudlake_here: FraudlakeHere
+) -> None:
+    assert command("bob", "approvals", "list") == {"requests": []}
+    command("ann", "rules", "promote", "busy", "--reason", "many at once")
+    listed = fraudlake_here("--lake", str(root), "approvals", "list").stdout
+    assert re.fullmatch(r"   1  waiting      rules: busy; ann, \d{4}-\d\d-\d\d \d\d:\d\d: many at once\n", listed)
+    assert command("bob", "approvals", "reject", "1", "--reason", "too many")["status"] == "rejected"
+    assert command("bob", "approvals", "list") == {"requests": []}
+    (rejected,) = command("bob", "approvals", "list", "--all")["requests"]
+    assert (rejected["status"], rejected["followed"][0]["person"]) == ("rejected", "bob")
+    shown = fraudlake_here("--lake", str(root), "approvals", "show", "1").stdout.splitlines()
+    assert shown[1] == "busy version 1" and shown[2].startswith("  before  status draft, name busy, ")
+    assert shown[3].startswith("  after   status live, name busy, ") and shown[-1].endswith("rejected by bob: too many")
+    assert "there is no request 9: 'fraudlake approvals list --all'" in command("bob", "approvals", "show", "9")
+
+
 def test_a_version_that_has_changed_since_is_not_approved(root: Path, busy: Path, command: Command) -> None:
     command("ann", "rules", "promote", "busy", "--reason", "many at once")
     busy.write_text(BUSY.format(9))
@@ -79,7 +98,7 @@ def test_a_whole_file_is_approved_at_once(root: Path, busy: Path, command: Comma
 def test_nobody_acts_under_another_name_or_without_a_reason(root: Path, busy: Path, command: Command) -> None:
     refused = command("ann", "rules", "promote", "busy", "--author", "bob", "--reason", "x")
     assert "bob is not signed in, ann is: with two keys, nobody acts under another name" in refused
-    assert "give a reason with --reason" in command("ann", "rules", "promote", "busy")
+    assert "give a reason (--reason)" in command("ann", "rules", "promote", "busy")
     assert log.read(LocalStore(Settings(lake=root))) == {}
 
 

@@ -1,7 +1,13 @@
 """Gate: what needs a second key becomes a request, which takes effect once another person has approved it.
 
 Each gated action calls :func:`require` in the one place where it would take effect, with the state before and after. An
-:class:`Effect` carries out the approved request: only on the state on which it was asked, and once.
+:class:`Effect` carries out the approved request: only on the state on which it was asked, and once. For another action,
+name it in :data:`fraudlake.approvals.event.Action`, give its module an ``EFFECT`` that :mod:`fraudlake_desk.effects`
+lists, and ask where it would take effect::
+
+    wanted = Wanted("entries", f"{len(rows)} entries of {name}", {"entries": before}, {"entries": after}, arguments)
+    if len(rows) > limit:
+        gate.require(store, wanted, author, reason)
 """
 
 from __future__ import annotations
@@ -63,7 +69,7 @@ def require(store: Store, wanted: Wanted, person: str | None, reason: str | None
     request = log.ask(store, wanted, person or store.user_name(), reason)
     raise WaitingError(
         f"{wanted.subject}: request {request.number} waits for a second person, and nothing has changed: another "
-        f"person runs 'fraudlake approvals approve {request.number}'"
+        f"person approves it at the desk, or with 'fraudlake approvals approve {request.number}'"
     )
 
 
@@ -140,12 +146,6 @@ def _require_unchanged(present: dict[str, Any], request: Request) -> None:
     """
     for name, was, is_now in requests.differences(request.before, present):
         raise UsageError(
-            f"request {request.number} was asked when {name} was {_words(was)}, and now it is {_words(is_now)}: "
-            "look at it, and ask again"
+            f"request {request.number} was asked when {name} was {requests.words(was)}, and now it is "
+            f"{requests.words(is_now)}: look at it, and ask again"
         )
-
-
-def _words(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_words(part)}" for name, part in value.items())
-    return "missing" if value is None else str(value)

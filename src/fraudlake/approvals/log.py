@@ -85,7 +85,7 @@ def ask(store: Store, wanted: Wanted, person: str, reason: str | None, now: date
             if same and one.status == "waiting":
                 return one
         _require_texts(person, reason)
-        event = Event(event_id, "requested", number, person, now or datetime.now(UTC), reason)
+        event = Event(event_id, "requested", number, person, now or _now(), reason)
         event = replace(event, action=wanted.action, subject=wanted.subject, before=before, after=_text(wanted.after))
         return replace(event, arguments=arguments, account_ids=tuple(wanted.account_ids))
 
@@ -111,14 +111,20 @@ def decide(
             raise UsageError(refused)
         if kind != "carried out":
             _require_texts(person, reason)
-        return Event(event_id, kind, number, person, now or datetime.now(UTC), reason)
+        return Event(event_id, kind, number, person, now or _now(), reason)
 
     return _written(store, make, f"request {number}")
 
 
+def _now() -> datetime:
+    """Return the time in milliseconds: not every warehouse returns microseconds, which would change the hash."""
+    now = datetime.now(UTC)
+    return now.replace(microsecond=now.microsecond // 1_000 * 1_000)
+
+
 def _require_texts(person: str, reason: str | None) -> None:
     if not (reason or "").strip():
-        raise UsageError("give a reason with --reason, which the second person reads: nothing was written")
+        raise UsageError("a second person reads why: give a reason (--reason); nothing was written")
     for name, text in (("reason", reason or ""), ("person", person)):
         if len(text) > LONGEST[name]:
             raise UsageError(

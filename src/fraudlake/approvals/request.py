@@ -64,6 +64,13 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str
     return [(name, before.get(name), after.get(name)) for name in names]
 
 
+def words(value: Any) -> str:
+    """Return a value of a state as people read it."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {words(part)}" for name, part in value.items())
+    return "missing" if value is None else str(value)
+
+
 def is_same_person(one: str, other: str) -> bool:
     """Return whether two names are one person's: case, blanks around them and forms of letters do not count."""
     return _plain(one) == _plain(other)

@@ -233,7 +233,7 @@ def _change(store: Store, present: RuleSet, versions: Sequence[RuleVersion], aut
     """
     names = [*dict.fromkeys(version.rule.name for version in versions)]
     before = _statuses_of(present, names)
-    after = before | _described(versions)
+    after = before | described(versions)
     rows = [{**row, "changed_at": None} for row in rows_of(0, versions)]
     wanted = Wanted("rules", f"rules: {', '.join(names)}", before, after, {"names": names, "rows": rows})
     gate.require(store, wanted, author, reason)
@@ -241,10 +241,11 @@ def _change(store: Store, present: RuleSet, versions: Sequence[RuleVersion], aut
 
 
 def _statuses_of(rules: RuleSet, names: Iterable[str]) -> dict[str, Any]:
-    return _described(version for version in rules.versions if version.rule.name in names)
+    return described(version for version in rules.versions if version.rule.name in names)
 
 
-def _described(versions: Iterable[RuleVersion]) -> dict[str, Any]:
+def described(versions: Iterable[RuleVersion]) -> dict[str, Any]:
+    """Return the status and the fields of versions, by their names for people."""
     return {
         str(version): {"status": version.status, **version.rule.model_dump(mode="json", exclude_none=True)}
         for version in versions

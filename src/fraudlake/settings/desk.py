@@ -113,6 +113,12 @@ class Desk(BaseModel):
     lead_groups: Annotated[str, AfterValidator(_names)] | None = Field(
         None, description="Groups, of the proxy or the workspace, whose members are leads."
     )
+    rule_author_groups: Annotated[str, AfterValidator(_names)] | None = Field(
+        None, description="Groups whose members save drafts of rules at the desk; without it, analysts and leads do."
+    )
+    approver_groups: Annotated[str, AfterValidator(_names)] | None = Field(
+        None, description="Groups whose members approve at the desk; without it, analysts and leads do."
+    )
     people: Path | None = Field(
         None, description="TOML file with the names of readers, analysts and leads, instead of the proxy's groups."
     )
@@ -128,9 +134,23 @@ class Desk(BaseModel):
     @property
     def analysts(self) -> frozenset[str]:
         """The names of ``analyst_groups``."""
-        return frozenset(self.analyst_groups.split(", ") if self.analyst_groups else ())
+        return _split(self.analyst_groups)
 
     @property
     def leads(self) -> frozenset[str]:
         """The names of ``lead_groups``."""
-        return frozenset(self.lead_groups.split(", ") if self.lead_groups else ())
+        return _split(self.lead_groups)
+
+    @property
+    def rule_authors(self) -> frozenset[str]:
+        """The names of ``rule_author_groups``."""
+        return _split(self.rule_author_groups)
+
+    @property
+    def approvers(self) -> frozenset[str]:
+        """The names of ``approver_groups``."""
+        return _split(self.approver_groups)
+
+
+def _split(names: str | None) -> frozenset[str]:
+    return frozenset(names.split(", ") if names else ())

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fraudlake.text import json_text
 from fraudlake_cli.app import App, cli, options, person_of
 
 if TYPE_CHECKING:
@@ -50,12 +49,13 @@ def list_(app: App, /, is_all: bool, **flags: str | None) -> None:
 def show(app: App, /, number: int, **flags: str | None) -> None:
     """Show what REQUEST changes, before and after, and who did what about it."""
     from fraudlake.approvals import log
+    from fraudlake.approvals.request import words
 
     request = log.find(app.open_store(**flags), number)
     changes = [
         line
         for name, before, after in request.changes
-        for line in (name, f"  before  {_text(before)}", f"  after   {_text(after)}")
+        for line in (name, f"  before  {words(before)}", f"  after   {words(after)}")
     ]
     events = [
         f"{event.at:%Y-%m-%d %H:%M:%S}  {event.kind} by {event.person}{f': {event.reason}' if event.reason else ''}"
@@ -142,10 +142,6 @@ def _line(request: Request) -> str:
         f"{request.number:>4}  {request.status:<11}  {asked.subject or 'erased'}; {asked.person}, "
         f"{asked.at:%Y-%m-%d %H:%M}: {asked.reason or 'erased'}"
     )
-
-
-def _text(value: Any) -> str:
-    return "nothing" if value is None else value if isinstance(value, str) else json_text.dumps(value)
 
 
 def _as_dict(request: Request) -> dict[str, Any]:

@@ -36,7 +36,7 @@ _ANY = ("0.0.0.0", "::")  # noqa: S104
 @click.option("--read-only", is_flag=True, help="Only show pages.")
 @click.option("--open", "is_opened", is_flag=True, help="Open the browser.")
 @options("public_url", "user_header", "trusted_proxies", "groups_header", "people", "analyst_groups", "lead_groups")
-@options("warehouse")
+@options("rule_author_groups", "approver_groups", "warehouse")
 @click.pass_obj
 def desk(
     app: App,
@@ -129,15 +129,15 @@ def _claimed(root: Path, name: str) -> Iterator[None]:
 
 def _site_of_users(settings: Settings) -> Site:
     """Return the site of a Databricks App, on which each user has their own rights."""
+    from fraudlake_desk.web import server
     from fraudlake_desk.web.access import PlatformAccess
     from fraudlake_desk.web.app_users import UserStores, groups_of
-    from fraudlake_desk.web.role import RoleByGroup
     from fraudlake_desk.web.site import Site
 
     if not settings.analysts:
         raise UsageError("a Databricks App needs --analyst-groups: their members decide, others read")
     stores = UserStores(settings)
-    roles = RoleByGroup(settings.analysts, settings.leads)
+    roles = server.role_by_group(settings)
     return Site(lambda person: stores.of(person.name, str(person.credentials)), PlatformAccess(roles, groups_of))
 
 

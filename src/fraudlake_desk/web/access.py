@@ -21,7 +21,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
 from fraudlake_desk.web.errors import RefusedError
-from fraudlake_desk.web.role import Role
+from fraudlake_desk.web.role import Role, SameRole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from fraudlake_desk.web.role import Roles
+    from fraudlake_desk.web.role import Duty, Roles
 
 _GROUPS_LIVE = 60.0
 """Seconds for which a person's groups are cached."""
@@ -47,6 +47,8 @@ class Person:
     """Their access token in a workspace, with which their queries run under their own rights."""
     session: str = field(default="", repr=False)
     """The value that the tokens of their forms are derived from."""
+    duties: frozenset[Duty] = frozenset()
+    """What they may do beyond their role."""
 
     @property
     def may_decide(self) -> bool:
@@ -57,6 +59,16 @@ class Person:
     def may_suppress(self) -> bool:
         """Whether they may suppress rules, which hides alerts from everybody."""
         return self.role >= Role.LEAD
+
+    @property
+    def may_author(self) -> bool:
+        """Whether they may save drafts of rules."""
+        return "rule author" in self.duties
+
+    @property
+    def may_approve(self) -> bool:
+        """Whether they may agree to what others ask for."""
+        return "approver" in self.duties
 
 
 class Access(ABC):
@@ -167,7 +179,8 @@ class TokenAccess(Access):
                 self._cookie, self._session, httponly=True, samesite="strict", path="/", secure=self._is_encrypted
             )
             return answer
-        return Person(self._name, self._role, session=self._session)
+        duties = SameRole(self._role).duties(self._name, ())
+        return Person(self._name, self._role, session=self._session, duties=duties)
 
     def brief_token(self) -> str:
         """Return another token, valid once within :data:`BRIEF` seconds: all users can see a browser's arguments."""
@@ -232,8 +245,10 @@ class ProxyAccess(Access):
         groups = ""
         if self._groups_header:
             groups = self._of_proxy(request, self._groups_header, is_required=False)
-        role = self._roles.role(name, {group.strip() for group in groups.split(",")})
-        return Person(name, min(role, self._most), session=name)
+        names = {group.strip() for group in groups.split(",")}
+        role = min(self._roles.role(name, names), self._most)
+        duties = self._roles.duties(name, names) if self._most > Role.READER else frozenset()
+        return Person(name, role, session=name, duties=duties)
 
     def _of_proxy(self, request: Request, header: str, is_required: bool = True) -> str:
         """Return the text of a header that the proxy sets."""
@@ -278,7 +293,7 @@ class PlatformAccess(Access):
         super().__init__()
         self._roles = roles
         self._groups_of = groups_of
-        self._known: dict[str, tuple[float, Role]] = {}
+        self._known: dict[str, tuple[float, Role, frozenset[Duty]]] = {}
 
     async def person(self, request: Request) -> Person | Response:
         """Return the person whom the platform names."""
@@ -289,18 +304,21 @@ class PlatformAccess(Access):
                 "the platform did not say who you are: open the app from the workspace, and check that it may act for "
                 "its users (user authorization, with the scope sql)"
             )
-        return Person(name, await run_in_threadpool(self._role, name, token), token, name)
+        role, duties = await run_in_threadpool(self._rights, name, token)
+        return Person(name, role, token, name, duties)
 
     def is_proxy(self, peer: str) -> bool:
         """Return true: only the platform's proxy connects to the app."""
         return True
 
-    def _role(self, name: str, token: str) -> Role:
-        asked_at, role = self._known.get(name, (-_GROUPS_LIVE, Role.READER))
+    def _rights(self, name: str, token: str) -> tuple[Role, frozenset[Duty]]:
+        asked_at, role, duties = self._known.get(name, (-_GROUPS_LIVE, Role.READER, frozenset()))
         if time.monotonic() - asked_at >= _GROUPS_LIVE:
-            role = self._roles.role(name, self._groups_of(token))
-            self._known[name] = time.monotonic(), role
-        return role
+            groups = self._groups_of(token)
+            role = self._roles.role(name, groups)
+            duties = self._roles.duties(name, groups)
+            self._known[name] = time.monotonic(), role, duties
+        return role, duties
 
     def _host(self, request: Request) -> str | None:
         return request.headers.get("x-forwarded-host") or request.headers.get("host")

@@ -11,8 +11,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from fraudlake.approvals.gate import WaitingError
 from fraudlake.errors import FraudlakeError, first_line
 from fraudlake_desk.web import (
+    approvals_page,
     attachment_page,
     case_page,
     health_page,
@@ -53,6 +55,7 @@ def application(site: Site) -> ASGIApp:
         attachment_page,
         case_page,
         rules_page,
+        approvals_page,
         people_page,
         health_page,
         report_page,
@@ -92,5 +95,6 @@ def _error(site: Site, request: Request, error: Exception) -> Response:
         return JSONResponse({"error": text}, status)
     if request.headers.get("x-part"):  # the script of a page asks for a part of it
         return Response(text, status, media_type="text/plain")
-    title = _TITLES.get(status, "This did not work")
+    waits = "A second person must agree" if isinstance(error, WaitingError) else "This did not work"
+    title = _TITLES.get(status, waits)
     return site.page(request, "message.html", status, title=title, text=text)

@@ -60,6 +60,13 @@ async def read(request: Request, access: Access) -> Fields:
         TooLargeError: the form is too large.
         PageError: the body is not a form.
     """
+    fields = await _read(request, access)
+    _require_analyst(request.state.person)
+    return fields
+
+
+async def _read(request: Request, access: Access) -> Fields:
+    """Return the fields of a form of anybody: see :func:`read`."""
     person = request.state.person
     body = bytearray()
     refusal = f"this is more than {LARGEST >> 10} KB, and nothing was written: shorten the note"
@@ -71,7 +78,6 @@ async def read(request: Request, access: Access) -> Fields:
         raise PageError("this is not a form of the desk") from None
     fields = Fields(pairs)
     access.require_own_form(request, person, fields.get("form", ""))
-    _require_analyst(person)
     return fields
 
 
@@ -142,6 +148,30 @@ async def _limited(request: Request, most: int, refusal: str) -> AsyncGenerator[
 def _require_analyst(person: Person) -> None:
     if not person.may_decide:
         raise RefusedError(f"{person.name} may only read: ask to become an analyst")
+
+
+async def read_of_author(request: Request, access: Access) -> Fields:
+    """Return the fields of a form of a rule author.
+
+    Raises:
+        RefusedError: the person is none, or see :func:`read`.
+    """
+    fields = await _read(request, access)
+    if not request.state.person.may_author:
+        raise RefusedError(f"{request.state.person.name} may not change rules: ask a rule author")
+    return fields
+
+
+async def read_of_approver(request: Request, access: Access) -> Fields:
+    """Return the fields of a form of an approver.
+
+    Raises:
+        RefusedError: the person is none, or see :func:`read`.
+    """
+    fields = await _read(request, access)
+    if not request.state.person.may_approve:
+        raise RefusedError(f"{request.state.person.name} may not approve: ask an approver")
+    return fields
 
 
 async def read_of_lead(request: Request, access: Access) -> Fields:

@@ -112,7 +112,7 @@ def routes(site: Site) -> list[Route]:
         return site.page(request, "backtest.html", report=report, rows=rows, changes=changes, drawing=drawing)
 
     async def draft(request: Request) -> Response:
-        fields = await forms.read(request, site.access)
+        fields = await forms.read_of_author(request, site.access)
         reason = fields.get("reason") or None
 
         def add() -> RuleVersion:

@@ -98,13 +98,20 @@ def site_of_team(store: Store, most: Role, host: str, activity: Callable[[], Map
 def _roles(settings: Settings) -> Roles:
     """Return the roles of a team by the settings; by default everybody is an analyst."""
     has_groups = bool(settings.analysts or settings.leads)
+    if (settings.rule_authors or settings.approvers) and not has_groups:
+        raise UsageError("--rule-author-groups and --approver-groups add to --analyst-groups: give these, too")
     if settings.people and (has_groups or settings.groups_header):
         raise UsageError("--people names who is what, and so do the proxy's groups: give one of them")
     if has_groups != bool(settings.groups_header):
         raise UsageError("--groups-header needs --analyst-groups or --lead-groups, and these need it")
     if settings.people:
         return RoleByFile(settings.people)
-    return RoleByGroup(settings.analysts, settings.leads) if has_groups else SameRole(Role.ANALYST)
+    return role_by_group(settings) if has_groups else SameRole(Role.ANALYST)
+
+
+def role_by_group(settings: Settings) -> RoleByGroup:
+    """Return the roles by the groups that the settings name."""
+    return RoleByGroup(settings.analysts, settings.leads, settings.rule_authors, settings.approvers)
 
 
 def _names(host: str) -> tuple[str, ...]:

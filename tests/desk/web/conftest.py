@@ -79,7 +79,7 @@ def store(root: Path) -> LocalStore:
 def warehouse(root: Path) -> Iterator[Warehouse]:
     """A SQL warehouse over the lake, in which the job define has made what the desk writes; answers come in parts."""
     written = (tables.SILVER_REVIEW_EVENTS, tables.SILVER_VERDICTS, tables.SILVER_RULES, tables.SILVER_LIST_ENTRIES)
-    for table in written:
+    for table in (*written, tables.SILVER_APPROVAL_EVENTS):
         small_lake.write(root, table, [])
     with serving(Warehouse(root, chunk=7)) as served:
         yield served

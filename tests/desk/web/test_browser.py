@@ -27,7 +27,7 @@ from tests.desk import small_lake
 AXE = next(Path(axe_playwright_python.__file__).parent.rglob("axe.min.js"))
 PAGES = (
     *("/", "/?state=open&sort=-amount", "/?state=held", "/items/alert2?day=2026-03-07", "/items/drawn8"),
-    *("/rules", "/rules/small_then_large", "/health"),
+    *("/rules", "/rules/small_then_large", "/approvals", "/health"),
 )
 
 LONG = "x" * 10_000

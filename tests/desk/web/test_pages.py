@@ -30,7 +30,16 @@ from tests.desk.small_lake import HOSTILE, SENTENCE
 from tests.desk.web.conftest import Open
 from tests.workspace.warehouse import Warehouse
 
-PAGES = ("/", "/items/alert2", "/items/drawn8", "/accounts/A7", "/rules", "/rules/small_then_large", "/health")
+PAGES = (
+    "/",
+    "/items/alert2",
+    "/items/drawn8",
+    "/accounts/A7",
+    "/rules",
+    "/rules/small_then_large",
+    "/health",
+    "/approvals",
+)
 LIKELY = {"kind": "model", "name": "likely", "threshold": 0.5}
 PARTS = (
     *("/items/alert2/shared", "/items/alert1/links"),

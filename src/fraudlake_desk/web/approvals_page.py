@@ -1,0 +1,111 @@
+"""The approvals' page: what people ask for, before and after, and the forms by which a second person decides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.routing import Route
+
+from fraudlake.approvals import gate, log
+from fraudlake.approvals.request import is_same_person, words
+from fraudlake_desk import effects
+from fraudlake_desk.documents.letters import shown
+from fraudlake_desk.web import forms
+from fraudlake_desk.web.errors import PageError
+from fraudlake_desk.web.site import Site, done
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.requests import Request as WebRequest
+    from starlette.responses import Response
+
+    from fraudlake.approvals.request import Request
+    from fraudlake.lake.store import Store
+    from fraudlake_desk.web.access import Person
+
+_SETTLED = 50
+"""Most settled requests that the page shows, the latest first."""
+
+
+def routes(site: Site) -> list[Route]:
+    """Return the routes."""
+
+    def page(request: WebRequest) -> Response:
+        person = request.state.person
+        store = site.store_of(person)
+        known = log.read(store)
+        waiting = [one for one in known.values() if one.status in ("waiting", "approved")]
+        settled = [one for one in reversed(known.values()) if one.status not in ("waiting", "approved")]
+        return site.page(
+            request,
+            "approvals.html",
+            page="Approvals",
+            keys=gate.keys(store),
+            notice=_notice(known, request.query_params.get("done")),
+            waiting=[_view(one, person) for one in waiting],
+            settled=[_view(one, person) for one in settled[:_SETTLED]],
+            longest=log.LONGEST["reason"],
+        )
+
+    def decided(decide: Callable[[Store, int, Person, str], Any], read: Any) -> Callable[[WebRequest], Any]:
+        async def answer(request: WebRequest) -> Response:
+            fields = await read(request, site.access)
+            person = request.state.person
+            number = int(request.path_params["number"])
+            reason = fields.get("reason", "")
+            await forms.carried_out(lambda: decide(site.store_of(person), number, person, reason))
+            return done(request, f"/approvals?done={number}")
+
+        return answer
+
+    actions = {
+        "approve": decided(_approve, forms.read_of_approver),
+        "reject": decided(_reject, forms.read_of_approver),
+        "withdraw": decided(_withdraw, forms.read),
+    }
+    posts = [Route(f"/approvals/{{number:int}}/{name}", form, methods=["POST"]) for name, form in actions.items()]
+    return [Route("/approvals", page), *posts]
+
+
+def _approve(store: Store, number: int, person: Person, reason: str) -> None:
+    """Approve a request, and carry it out if that takes no Spark."""
+    action = log.find(store, number).asked.action
+    if action in effects.OF_STORE:
+        gate.approve(store, number, person.name, reason, effects.find(action), store)
+    else:
+        log.require_intact(store)
+        log.decide(store, number, "approved", person.name, reason)
+
+
+def _reject(store: Store, number: int, person: Person, reason: str) -> None:
+    log.decide(store, number, "rejected", person.name, reason)
+
+
+def _withdraw(store: Store, number: int, person: Person, reason: str) -> None:
+    log.decide(store, number, "withdrawn", person.name, reason)
+
+
+def _notice(known: dict[int, Request], text: str | None) -> str | None:
+    """Return the notice about the request that a form has decided on."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise PageError(f"done: give the number of a request, not '{shown(text)}'")
+    request = known.get(int(text))
+    if request is None:
+        return None
+    by_command = f": 'fraudlake approvals carry-out {text}' carries it out" if request.status == "approved" else ""
+    return f"Request {text} is {request.status}{by_command}."
+
+
+def _view(request: Request, person: Person) -> dict[str, Any]:
+    """Return what the page shows of a request to a person."""
+    is_own = is_same_person(request.asked.person, person.name)
+    return {
+        "request": request,
+        "events": (request.asked, *request.followed),
+        "changes": [(name, words(before), words(after)) for name, before, after in request.changes],
+        "may_decide": request.status == "waiting" and not is_own and person.may_approve,
+        "may_withdraw": is_own and person.may_decide,
+    }

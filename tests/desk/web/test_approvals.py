@@ -1,0 +1,138 @@
+"""The approvals' page: a second person sees what changes, and decides; nobody decides on what is theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fraudlake import tables
+from fraudlake.approvals import gate, log
+from fraudlake.detection import rule_table
+from fraudlake.review import event_log
+from fraudlake.rules.kinds import RULE
+from fraudlake_desk import rules
+from fraudlake_desk.web.access import Person
+from fraudlake_desk.web.role import Role, RoleByFile, RoleByGroup
+from tests.desk import small_lake
+from tests.desk.web.conftest import Open, OpenStore
+from tests.desk.web.test_suppressions import text_of
+
+HOSTILE = "<script>alert('why')</script>"
+PAIR = {"name": "dear", "small_below": 1.0, "large_above": 900.0, "within": "60 s"}
+VERDICT = "/items/alert0/verdict"
+
+
+@pytest.fixture
+def root(root: Path) -> Path:
+    given = {"change": 2, "setting": "approvals", "value": "2", "author": "ann", "changed_at": small_lake.NOON}
+    small_lake.write(root, tables.SILVER_DEFINITION, [given])
+    return root
+
+
+@pytest.fixture
+def asked(open_store: OpenStore) -> int:
+    """A request of ann to make a rule live."""
+    store = open_store()
+    added = rule_table.add_draft(store, RULE.validate_python(PAIR), "ann", None)
+    rows = [{**row, "status": "live", "changed_at": None} for row in rule_table.rows_of(0, [added])]
+    present = rules.read(store)[0]
+    before = rule_table.described(present.versions_of("dear"))
+    after = {"dear version 1": {**before["dear version 1"], "status": "live"}}
+    wanted = log.Wanted("rules", f"rules: dear {HOSTILE}", before, after, {"names": ["dear"], "rows": rows})
+    with pytest.raises(gate.WaitingError):
+        gate.require(store, wanted, "ann", f"many {HOSTILE}")
+    return 1
+
+
+def status(store: OpenStore) -> str:
+    return rules.read(store())[0].version_of("dear").status
+
+
+def test_another_person_approves_a_rule_and_it_is_live(browse: Open, open_store: OpenStore, asked: int) -> None:
+    browser = browse("bob")
+    page = browser.get("/approvals").text
+    assert "small_below 1.0" in text_of(page) and HOSTILE not in page
+    page = browser.submit("/approvals", f"/approvals/{asked}/approve", reason="the backtest is right")
+    assert "Request 1 is carried out." in page and "approved by bob: the backtest is right" in text_of(page)
+    assert status(open_store) == "live"
+
+
+def test_nobody_approves_their_own_and_the_author_withdraws(browse: Open, open_store: OpenStore, asked: int) -> None:
+    browser = browse("Ann")
+    page = browser.get("/approvals").text
+    assert "/approvals/1/approve" not in page and "/approvals/1/reject" not in page
+    fields = browser.form("/approvals", "/approvals/1/withdraw")
+    refused = browser.post("/approvals/1/approve", data={**fields, "reason": "mine"})
+    assert refused.status_code == 409 and "request 1 is by ann: another person must decide" in refused.text
+    assert status(open_store) == "draft"
+    assert "Request 1 is withdrawn." in browser.submit("/approvals", "/approvals/1/withdraw", reason="a mistake")
+
+
+def test_a_reader_sees_requests_and_cannot_decide(browse: Open, open_store: OpenStore, asked: int) -> None:
+    browser = browse("rita", Role.READER)
+    page = browser.get("/approvals").text
+    assert "rules: dear" in page and "/approvals/1/approve" not in page
+    token = page.partition('name="form-token" content="')[2].partition('"')[0]
+    for action in ("approve", "reject", "withdraw"):
+        assert browser.post(f"/approvals/1/{action}", data={"form": token, "reason": "x"}).status_code == 403
+    assert len(log.read_events(open_store())) == 1
+
+
+def test_a_rejected_request_changes_nothing(browse: Open, open_store: OpenStore, asked: int) -> None:
+    page = browse("bob").submit("/approvals", "/approvals/1/reject", reason="too many alerts")
+    assert "Request 1 is rejected." in page and status(open_store) == "draft"
+
+
+def test_a_correction_of_the_desk_waits_and_is_approved_there(browse: Open, open_store: OpenStore) -> None:
+    anna, bob = browse("anna"), browse("bob")
+    anna.submit("/items/alert0", VERDICT, verdict="fraud")
+    fields = bob.form("/items/alert0", VERDICT) | {"verdict": "genuine", "correct": "yes", "reason": "own card"}
+    answer = bob.post(VERDICT, data=fields)
+    assert answer.status_code == 409 and "A second person must agree" in answer.text
+    assert [event.verdict for event in event_log.read_events(open_store())] == ["fraud"]
+    anna.submit("/approvals", "/approvals/1/approve", reason="I was wrong")
+    assert [event.verdict for event in event_log.read_events(open_store())] == ["fraud", "genuine"]
+
+
+def test_what_needs_spark_is_approved_and_left_to_the_command(browse: Open, open_store: OpenStore) -> None:
+    wanted = log.Wanted("forget", "forget A1", {"A1": "known"}, {"A1": "forgotten"}, {"accounts": ["A1"]}, ["A1"])
+    with pytest.raises(gate.WaitingError):
+        gate.require(open_store(), wanted, "ann", "asked for")
+    page = browse("bob").submit("/approvals", "/approvals/1/approve", reason="seen")
+    assert "fraudlake approvals carry-out 1" in text_of(page).replace("&#39;", "'")
+    assert log.find(open_store(), 1).status == "approved"
+
+
+@pytest.mark.parametrize(
+    ("groups", "duties"),
+    [
+        ({"staff"}, set()),
+        ({"analysts"}, set()),
+        ({"leads"}, set()),
+        ({"modellers"}, {"rule author"}),
+        ({"compliance"}, {"approver"}),
+        ({"analysts", "modellers", "compliance"}, {"rule author", "approver"}),
+    ],
+)
+def test_groups_give_duties_beside_the_role(groups: set[str], duties: set[str]) -> None:
+    names = [frozenset([name]) for name in ("analysts", "leads", "modellers", "compliance")]
+    assert RoleByGroup(*names).duties("x", groups) == duties
+    without = RoleByGroup(*names[:2]).duties("x", groups)
+    assert without == ({"rule author", "approver"} if groups & {"analysts", "leads"} else set())
+
+
+def test_a_file_names_who_has_a_duty_and_who_has_left_has_none(tmp_path: Path) -> None:
+    file = tmp_path / "people.toml"
+    lists = 'analysts = ["anna", "bob"]\nreaders = ["rita"]\n'
+    file.write_text(f'{lists}approvers = ["bob", "rita"]\n')
+    roles = RoleByFile(file)
+    assert [roles.duties(name, ()) for name in ("anna", "bob", "rita")] == [
+        {"rule author"}, {"rule author", "approver"}, {"approver"},
+    ]  # fmt: skip
+    file.write_text(f"{lists}approvers = []\n\n")
+    assert not any("approver" in roles.duties(name, ()) for name in ("anna", "bob", "rita"))
+
+
+def test_a_person_without_duties_may_nothing_beyond_the_role() -> None:
+    assert not Person("x", Role.LEAD).may_approve and not Person("x", Role.LEAD).may_author
