@@ -47,7 +47,7 @@ def suppress(
 
     store = app.open_store(**flags)
     present = rules.read(store)[0]
-    entry = list_entries.add(store, present, author_of(author), name, entity, key, until.date(), reason or "")
+    entry = list_entries.suppress(store, present, author_of(author), name, entity, key, until.date(), reason or "")
     app.say({"entry": asdict(entry)}, f"entry {entry.entry_id}: {_span(entry)}")
 
 

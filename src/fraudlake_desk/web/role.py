@@ -22,7 +22,7 @@ class Role(IntEnum):
     ANALYST = 2
     """Takes items and decides."""
     LEAD = 3
-    """Suppresses rules, and is offered what others escalate."""
+    """Suppresses rules, changes lists, and is offered what others escalate."""
 
 
 class Roles(ABC):
