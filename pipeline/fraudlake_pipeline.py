@@ -31,6 +31,12 @@ if set(LANDED.columns) != set(DECLARED):
     different = ", ".join(sorted(set(LANDED.columns).symmetric_difference(DECLARED)))
     raise UsageError(f"fraudlake.columns: {BRONZE} differs in {different}: configure the columns that the lake has")
 
+for rule in SETTINGS.rules:
+    if rule.watched:
+        raise UsageError(
+            f"fraudlake.rules: {rule.name} watches a list, and this pipeline reads none: leave it out"
+        )
+
 # Not inside the functions below: Spark allows nothing there that asks for a frame's columns, as mapInArrow does.
 CHECKED = transactions.checked(LANDED, SETTINGS)
 VALID = transactions.valid(CHECKED, SETTINGS.columns)

@@ -312,7 +312,7 @@ SILVER_SHADOW_ALERTS = replace(
 SILVER_SUPPRESSED_ALERTS = replace(
     SILVER_ALERTS,
     name="silver_suppressed_alerts",
-    row="An alert that was not raised, since an entry of silver_list_entries suppresses its rule for its key.",
+    row="An alert that was not raised, since an entry of silver_list_entries suppresses it.",
 ).with_columns(
     [
         Column("entry_id", "STRING", "the entry; of several, the one that begins first"),
@@ -327,9 +327,9 @@ SILVER_LIST_ENTRIES = Table(
     """
     entry_id STRING entry; it has a row as it is added, and another one if it is ended early
     event STRING added or ended
-    list STRING suppressed: the rule raises no alerts
-    rule STRING name of the rule
-    entity STRING what the key is of: account, or an entity of [entities]
+    list STRING suppressed, where its rule raises no alerts, or a list that rules name
+    rule STRING name of the rule; null in lists that rules name
+    entity STRING what the key is of: account, an entity of [entities], or a column
     entity_key STRING the key, as alerts have it
     account_id STRING the account that the key is of; null if it is of none
     starts_at TIMESTAMP event time (UTC) of the first payments that it concerns

@@ -1,4 +1,7 @@
-"""List entries: adds, ends and lists the entries of ``silver_list_entries``, with the alerts that they suppressed."""
+"""List entries: adds, ends and lists the entries of ``silver_list_entries``, with the alerts that they suppressed.
+
+Entries are of the list ``suppressed``, each for one rule, or of lists that rules name.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,19 @@ from fraudlake.detection.list_entries import Entry
 from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError
 from fraudlake.review import event_log
+from fraudlake.rules.rule_lists import SUPPRESSED
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.text.sql_text import value
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from fraudlake.detection.rule_entity import Entity
     from fraudlake.lake.store import Store
     from fraudlake.review.window import Window
 
+OF_RULES = f"list = {value(SUPPRESSED)}"
+"""The condition of entries that each concern one rule."""
 _TABLE = tables.SILVER_LIST_ENTRIES
 _LONGEST = event_log.LONGEST["reason"]
 
@@ -38,7 +44,7 @@ class Listed:
     """Number of alerts that it has suppressed."""
     state: str
     """``active``, ``to begin``, ``over``, ``ended``, or ``without effect``: no stream evaluates its rule for its
-    entity."""
+    entity, or a rule that names the list."""
 
     @property
     def is_open(self) -> bool:
@@ -50,16 +56,17 @@ class Listed:
         return {**asdict(self.entry), "alerts": self.alerts, "state": self.state}
 
 
-def listed(store: Store, rules: RuleSet, now: datetime | None = None) -> list[Listed]:
-    """Return all entries, the latest first; their states depend on the rules of the lake."""
+def listed(store: Store, rules: RuleSet, now: datetime | None = None, condition: str = OF_RULES) -> list[Listed]:
+    """Return the entries that fulfil a condition in SQL, the latest first; their states depend on the lake's rules."""
     now = now or datetime.now(UTC)
-    entries = list_entries.read(store)
+    entries = list_entries.read(store, condition)
     if not entries:
         return []
     counts = suppressed(store, "entry_id")
-    evaluated = {name: _evaluated_by(store, rules, name) for name in {entry.rule for entry in entries}}
+    evaluated = {concerns: _evaluated_by(store, rules, *concerns) for concerns in {_concerns(one) for one in entries}}
     return [
-        Listed(entry, counts.get(entry.entry_id, 0), _state(entry, evaluated[entry.rule], now)) for entry in entries
+        Listed(entry, counts.get(entry.entry_id, 0), _state(entry, evaluated[_concerns(entry)], now))
+        for entry in entries
     ]
 
 
@@ -72,11 +79,11 @@ def suppressed(store: Store, column: str = "rule", window: Window | None = None)
 
 
 def read_key(store: Store, entity: str, key: str) -> list[Entry]:
-    """Return the entries of a key, of any rule."""
+    """Return the entries of a key, of any list."""
     return list_entries.read(store, f"entity = {value(entity)} AND entity_key = {value(key)}")
 
 
-def add(
+def suppress(
     store: Store,
     rules: RuleSet,
     author: str,
@@ -106,27 +113,80 @@ def add(
         UsageError: there is no such rule, entity or key, an entry suppresses it already, or the day or the reason is
             not valid.
     """
-    entry_id = entry_id or event_log.new_id()
-    now = now or datetime.now(UTC)
-    for known in list_entries.read(store, f"entry_id = {value(entry_id)}"):
+    wanted = Wanted(author, reason, until, entry_id or event_log.new_id(), now or datetime.now(UTC))
+    return add(store, wanted, SUPPRESSED, rule, lambda: _entity_of(store, rules, rule, entity), key)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Who wants an entry, why, until which day, with which id, and when."""
+
+    author: str
+    reason: str
+    until: date
+    entry_id: str
+    now: datetime
+
+
+def add(
+    store: Store, wanted: Wanted, name: str, rule: str | None, find_entity: Callable[[], Entity], key: str
+) -> Entry:
+    """Add an entry of a list, and return it; an existing entry with the wanted id is returned unchanged.
+
+    Args:
+        store: the lake's tables.
+        wanted: who wants it, and why.
+        name: the list.
+        rule: the only rule that it concerns; None in lists that rules name.
+        find_entity: returns what the key is of, or raises an error.
+        key: the key, as alerts have it.
+
+    Raises:
+        UsageError: the key is not valid or has an entry already, or the day or the reason is not valid.
+    """
+    for known in list_entries.read(store, f"entry_id = {value(wanted.entry_id)}"):
         return known
-    _require_texts(author, reason)
-    by = _entity_of(store, rules, rule, entity)
+    require_texts(wanted.author, wanted.reason)
+    by = find_entity()
     text, account = list_entries.key_of(by, key)
+    starts_at, ends_at = span(store, wanted.until, wanted.now)
+    of_rule = "rule IS NULL" if rule is None else f"rule = {value(rule)}"
+    of_key = f"list = {value(name)} AND {of_rule} AND entity = {value(by.name)} AND entity_key = {value(text)}"
+    for other in list_entries.read(store, of_key):
+        if other.ends_at > starts_at:
+            what = f"suppresses {rule} for" if rule else f"of {name} has"
+            raise UsageError(
+                f"entry {other.entry_id} {what} {by.name} {text} already, until "
+                f"{other.ends_at:%Y-%m-%d %H:%M} UTC ({other.author}: {other.reason}): end it first"
+            )
+    entry = Entry(
+        wanted.entry_id,
+        name,
+        rule,
+        by.name,
+        text,
+        account,
+        starts_at,
+        ends_at,
+        wanted.reason,
+        wanted.author,
+        wanted.now,
+    )
+    _insert(store, entry.added)
+    return entry
+
+
+def span(store: Store, until: date, now: datetime) -> tuple[datetime, datetime]:
+    """Return the times at which an entry that is added now begins, and at which it ends.
+
+    Raises:
+        UsageError: it would end before it begins, or too late.
+    """
     ends_at = datetime.combine(until, time(), UTC)
     list_entries.require_end(ends_at, now)
     starts_at = list_entries.first_minute(now, _newest(store, now, ends_at))
     list_entries.require_span(starts_at, ends_at)
-    of_key = f"rule = {value(rule)} AND entity = {value(by.name)} AND entity_key = {value(text)}"
-    for other in list_entries.read(store, of_key):
-        if other.ends_at > starts_at:
-            raise UsageError(
-                f"entry {other.entry_id} suppresses {rule} for {by.name} {text} already, until "
-                f"{other.ends_at:%Y-%m-%d %H:%M} UTC ({other.author}: {other.reason}): end it first"
-            )
-    entry = Entry(entry_id, rule, by.name, text, account, starts_at, ends_at, reason, author, now)
-    _insert(store, entry.added)
-    return entry
+    return starts_at, ends_at
 
 
 def end(store: Store, author: str, entry_id: str, reason: str, now: datetime | None = None) -> Entry:
@@ -136,7 +196,7 @@ def end(store: Store, author: str, entry_id: str, reason: str, now: datetime | N
         UsageError: there is no such entry, it has ended already, or the reason is not valid.
     """
     now = now or datetime.now(UTC)
-    _require_texts(author, reason)
+    require_texts(author, reason)
     entry = _one(store, entry_id)
     ends_at = list_entries.first_minute(now, _newest(store, now, entry.ends_at))
     if entry.ended_by is not None or entry.ends_at <= ends_at:
@@ -146,10 +206,13 @@ def end(store: Store, author: str, entry_id: str, reason: str, now: datetime | N
 
 
 def _one(store: Store, beginning: str) -> Entry:
-    candidates = [entry for entry in list_entries.read(store) if entry.entry_id.startswith(beginning)]
+    candidates = list_entries.read(store, f"substr(entry_id, 1, {len(beginning)}) = {value(beginning)}")
     if len(candidates) != 1:
         number = len(candidates) or "no"
-        raise UsageError(f"{number} entries begin with '{beginning}': 'fraudlake rules suppressions' lists them")
+        raise UsageError(
+            f"{number} entries begin with '{beginning}': 'fraudlake rules suppressions' or 'fraudlake lists show NAME' "
+            "lists them"
+        )
     return candidates[0]
 
 
@@ -173,10 +236,17 @@ def _entity_of(store: Store, rules: RuleSet, rule: str, name: str | None) -> Ent
     return entities[str(name)]
 
 
-def _evaluated_by(store: Store, rules: RuleSet, name: str) -> set[str]:
-    """Return the entities that streams group by to evaluate a rule."""
+def _concerns(entry: Entry) -> tuple[str, str | None]:
+    return entry.list, entry.rule
+
+
+def _evaluated_by(store: Store, rules: RuleSet, name: str, rule: str | None) -> set[str]:
+    """Return the entities for which streams evaluate a rule, or rules that name a list."""
+    if rule is None:
+        lists = ({**version.rule.allowed, **version.rule.watched} for version in rules.evaluated)
+        return {of[name] for of in lists if name in of}
     try:
-        return {*list_entries.entities_of(RuleSet(rules.evaluated), name, store.settings)}
+        return {*list_entries.entities_of(RuleSet(rules.evaluated), rule, store.settings)}
     except UsageError:  # a column of the rule is gone
         return set()
 
@@ -198,7 +268,12 @@ def _newest(store: Store, now: datetime, ends_at: datetime) -> datetime | None:
     return newest
 
 
-def _require_texts(author: str, reason: str) -> None:
+def require_texts(author: str, reason: str) -> None:
+    """Refuse to write without an author and a reason of a valid length.
+
+    Raises:
+        UsageError: one is missing, or the reason is too long.
+    """
     if not author.strip():
         raise UsageError("no author is named: give --author")
     if not reason.strip():

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fraudlake import tables
 from fraudlake.detection import rule_table
-from fraudlake.detection.list_entries import read_rule, suppressing
+from fraudlake.detection.list_entries import mark
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.review import cases
 from fraudlake.review.window import Window
@@ -186,11 +186,12 @@ def backtest(store: Store, rule: Rule, most: int = ROWS) -> Backtest:
 
     window = latest_days(store, most)
     history, frauds, (raised,) = _raised(store, [rule], window)
-    alerts = raised.filter(suppressing(raised, read_rule(store, rule.name)).is_null())
+    marked = mark(raised, store, rule)
+    alerts = marked.filter(marked["entry_id"].is_null())
     tally = Tally()
     tally.add(alerts)
     figures = report(rule, [tally.as_dict()], history, frauds)
-    return Backtest(window, replace(figures, suppressed=len(raised) - len(alerts)))
+    return Backtest(window, replace(figures, suppressed=len(marked) - len(alerts)))
 
 
 def what_if(store: Store, old: Rule, new: Rule, most: int = ROWS) -> tuple[Window, WhatIf]:
@@ -204,7 +205,7 @@ def what_if(store: Store, old: Rule, new: Rule, most: int = ROWS) -> tuple[Windo
 
     window = latest_days(store, most)
     history, frauds, (before, after) = _raised(store, [old, new], window)
-    changes = compare([before], [after], (old, new), read_rule(store, new.name))
+    changes = compare([mark(before, store, old)], [mark(after, store, new)], (old, new))
     return window, summarize(store, changes.rows, [changes.figures], (old, new), history, frauds)
 
 

@@ -103,6 +103,8 @@ def _refusal(rule: Rule, is_without_end: bool) -> str | None:
     """Return why a rule cannot run here; None if it can."""
     if rule.entity != ACCOUNT:
         return f"it is by {rule.entity}, and this lane groups transactions by account"
+    if rule.watched:
+        return f"it alerts on the list {min(rule.watched)} only, and this lane reads no tables"
     if isinstance(rule, SmallThenLargeRule):
         return None
     if rule.looks_at == "predictions":

@@ -46,7 +46,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 def add(store: LocalStore, now: datetime = NOW, **values: Any) -> Entry:
     given = {"rule": "small_then_large", "entity": None, "key": "A1", "until": UNTIL, "reason": "travels"} | values
-    return list_entries.add(store, rules.read(store)[0], "ann", now=now, **given)
+    return list_entries.suppress(store, rules.read(store)[0], "ann", now=now, **given)
 
 
 def listed(store: LocalStore, now: datetime) -> list[Listed]:
@@ -163,7 +163,9 @@ def test_the_same_entry_twice_names_the_first(store: LocalStore) -> None:
 
 def test_an_unknown_entry_is_refused(store: LocalStore) -> None:
     add(store)
-    with pytest.raises(UsageError, match="no entries begin with 'zz': 'fraudlake rules suppressions' lists them"):
+    with pytest.raises(
+        UsageError, match="no entries begin with 'zz': 'fraudlake rules suppressions' or 'fraudlake lists show NAME'"
+    ):
         list_entries.end(store, "bob", "zz", "why")
 
 
@@ -171,7 +173,9 @@ def test_a_backtest_leaves_suppressed_alerts_out_and_counts_them(store: LocalSto
     (rule,) = rules.read(store)[0].live
     before = rules.backtest(store, rule.rule).report
     noon = small_lake.NOON
-    entry = Entry("e1", "small_then_large", "account", "A1", "A1", noon, noon + timedelta(hours=1), "", "ann", noon)
+    entry = Entry(
+        "e1", "suppressed", "small_then_large", "account", "A1", "A1", noon, noon + timedelta(hours=1), "", "ann", noon
+    )
     small_lake.write(Path(store.name), tables.SILVER_LIST_ENTRIES, [entry.added])
     after = rules.backtest(store, rule.rule).report
     assert (before.alerts, before.suppressed) == (len(small_lake.ACCOUNTS), 0)

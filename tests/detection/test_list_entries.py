@@ -3,44 +3,69 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from fraudlake import tables
 from fraudlake.detection import list_entries
 from fraudlake.detection.list_entries import Entry
 from fraudlake.detection.rule_entity import THE_ACCOUNT, Entity
 from fraudlake.errors import UsageError
+from fraudlake.lake.local_store import LocalStore
+from fraudlake.rules.kinds import RULE
+from fraudlake.settings import Settings
+from tests.desk import small_lake
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-ENTRY = Entry("e1", "busy", "account", "A", "A", NOON, NOON + 10 * MINUTE, "travels", "ann", NOON - MINUTE)
+ENTRY = Entry(
+    "e1", "suppressed", "busy", "account", "A", "A", NOON, NOON + 10 * MINUTE, "travels", "ann", NOON - MINUTE
+)
 
 
-def alerts(*raised: tuple[str, str, datetime]) -> pa.Table:
-    schema = pa.schema([("entity", pa.string()), ("entity_key", pa.string()), ("time", pa.timestamp("us", tz="UTC"))])
-    return pa.Table.from_pylist([dict(zip(schema.names, one, strict=True)) for one in raised], schema)
+BUSY = RULE.validate_python({"kind": "threshold", "name": "busy", "aggregate": "count", "window": "1 h", "above": 3})
+ALERTS = pa.schema([("entity", pa.string()), ("entity_key", pa.string()), ("time", pa.timestamp("us", tz="UTC"))])
 
 
-def test_an_entry_holds_from_its_start_to_before_its_end() -> None:
+@pytest.fixture
+def suppressing(tmp_path: Path) -> Callable[..., list[str | None]]:
+    """Return the entry that suppresses each alert, given the rows of a table of entries."""
+
+    def marked(alerts: Sequence[tuple[str, str, datetime]], *rows: dict[str, Any]) -> list[str | None]:
+        store = LocalStore(Settings(lake=small_lake.make(tmp_path / "lake")))
+        store.append(tables.SILVER_LIST_ENTRIES, pa.Table.from_pylist([*rows], tables.SILVER_LIST_ENTRIES.schema))
+        raised = pa.Table.from_pylist([dict(zip(ALERTS.names, one, strict=True)) for one in alerts], ALERTS)
+        entries: list[str | None] = list_entries.mark(raised, store, BUSY)["entry_id"].to_pylist()
+        return entries
+
+    return marked
+
+
+def test_an_entry_holds_from_its_start_to_before_its_end(suppressing: Any) -> None:
     just_before = timedelta(microseconds=-1)
     times = (NOON + just_before, NOON, ENTRY.ends_at + just_before, ENTRY.ends_at)
-    suppressed = list_entries.suppressing(alerts(*(("account", "A", time) for time in times)), [ENTRY])
-    assert suppressed.to_pylist() == [None, "e1", "e1", None]
+    suppressed = suppressing([("account", "A", time) for time in times], ENTRY.added)
+    assert suppressed == [None, "e1", "e1", None]
 
 
-def test_an_entry_concerns_the_same_key_of_no_other_entity() -> None:
-    raised = alerts(("account", "A", NOON), ("terminal", "A", NOON), ("account", "B", NOON))
-    assert list_entries.suppressing(raised, [ENTRY]).to_pylist() == ["e1", None, None]
+def test_an_entry_concerns_the_same_key_of_no_other_entity(suppressing: Any) -> None:
+    raised = [("account", "A", NOON), ("terminal", "A", NOON), ("account", "B", NOON)]
+    assert suppressing(raised, ENTRY.added) == ["e1", None, None]
 
 
-def test_of_several_entries_the_one_that_begins_first_counts() -> None:
+def test_an_entry_concerns_no_other_rule(suppressing: Any) -> None:
+    assert suppressing([("account", "A", NOON)], replace(ENTRY, rule="idle").added) == [None]
+
+
+def test_of_several_entries_the_one_that_begins_first_counts(suppressing: Any) -> None:
     later = replace(ENTRY, entry_id="e0", starts_at=NOON + MINUTE)
-    raised = alerts(("account", "A", NOON + 2 * MINUTE))
-    assert list_entries.suppressing(raised, [later, ENTRY]).to_pylist() == ["e1"]
+    assert suppressing([("account", "A", NOON + 2 * MINUTE)], later.added, ENTRY.added) == ["e1"]
 
 
 def test_an_early_end_counts_whichever_row_comes_first() -> None:
@@ -52,7 +77,7 @@ def test_an_early_end_counts_whichever_row_comes_first() -> None:
         assert list_entries.as_entries([ENTRY.added, *ends]) == [ended]
 
 
-def test_entries_suppress_what_a_loop_over_their_rows_says() -> None:
+def test_entries_suppress_what_a_loop_over_their_rows_says(suppressing: Any) -> None:
     draw = random.Random(5)
     rows: list[dict[str, Any]] = []
     for number in range(40):
@@ -77,7 +102,7 @@ def test_entries_suppress_what_a_loop_over_their_rows_says() -> None:
         return min(((start, id_) for start, id_ in left if id_ not in over), default=(None, None))[1]
 
     wanted = [holding(*one) for one in raised]
-    assert list_entries.suppressing(alerts(*raised), list_entries.as_entries(rows)).to_pylist() == wanted
+    assert suppressing(raised, *rows) == wanted
     assert 50 < sum(id_ is not None for id_ in wanted) < 450
 
 

@@ -97,7 +97,7 @@ def test_entries_that_come_and_end_suppress_what_they_do_in_a_backtest(lake: Any
         for name in keys:
             by, key = BY[name], draw.choice(keys[name])
             ends_at = start + draw.randrange(5, 60) * MINUTE
-            entry = Entry(f"{number}-{name}", name, by, key, None, start, ends_at, "why", "ann", start)
+            entry = Entry(f"{number}-{name}", "suppressed", name, by, key, None, start, ends_at, "why", "ann", start)
             added.append(entry)
             write(opened, entry.added)
     if ordering == "event_time":
@@ -147,7 +147,7 @@ def test_a_micro_batch_that_is_killed_between_its_commits_goes_by_the_same_entri
     wanted = [(rule(PAIR), "live"), (rule(TRIPLE), "live"), (rule(PROBE), "shadow")]
     rule_table.apply(opened, wanted, "test", None)
     start, ends_at = time_of(rows[0].row), time_of(rows[-1].row) + MINUTE
-    entry = Entry("one", "triple", "account", "1", "1", start, ends_at, "why", "ann", start)
+    entry = Entry("one", "suppressed", "triple", "account", "1", "1", start, ends_at, "why", "ann", start)
     at_17 = replace(entry, entry_id="17", rule="pair", entity="terminal", entity_key="17", account_id=None)
     write(opened, entry.added, at_17.added)
     land(opened, rows)

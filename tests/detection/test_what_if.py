@@ -16,13 +16,16 @@ from pyspark.sql import functions as F
 
 from fraudlake import api, tables
 from fraudlake.detection import alert_changes, alerts, evidence, rule_entity, rule_table
-from fraudlake.detection.list_entries import Entry
+from fraudlake.detection.list_entries import Entry, mark
 from fraudlake.errors import UsageError
+from fraudlake.lake.local_store import LocalStore
 from fraudlake.operations.rebuild import rebuild
 from fraudlake.rules.columns import query_columns
 from fraudlake.rules.kinds import RULE, Rule
+from fraudlake.settings import Settings
 from fraudlake.streams import aggregate, detect, ingest, refine, stream
 from tests import oracle
+from tests.desk import small_lake
 from tests.detection import plain_rules
 from tests.oracle import SECOND
 
@@ -93,7 +96,7 @@ def test_what_appears_and_goes_is_what_an_oracle_finds(
     rows = drawn(seed)
     before, after = (last_rows({**fields, **of}, rows) for of in ({}, changed))
     old, new = (RULE.validate_python({**fields, **of}) for of in ({}, changed))
-    found = alert_changes.compare(evaluated(old, table(rows)), evaluated(new, table(rows)), (old, new), [])
+    found = alert_changes.compare(evaluated(old, table(rows)), evaluated(new, table(rows)), (old, new))
     by_side: dict[str, set[int]] = {"appear": set(), "gone": set(), "stay": set()}
     for row in found.rows.to_pylist():
         by_side[row["change"]].add(int(row["transaction_id"][1:]))
@@ -110,7 +113,7 @@ def test_what_appears_and_goes_is_what_an_oracle_finds(
 def test_examples_are_those_that_are_closest_to_the_new_limit() -> None:
     rows = drawn(3)
     old, new = (RULE.validate_python({**MAXIMUM, "above": above}) for above in (80.0, 90.0))
-    found = alert_changes.compare(evaluated(old, table(rows)), evaluated(new, table(rows)), (old, new), [])
+    found = alert_changes.compare(evaluated(old, table(rows)), evaluated(new, table(rows)), (old, new))
     gone = last_rows({**MAXIMUM, "above": 80.0}, rows) - last_rows({**MAXIMUM, "above": 90.0}, rows)
     of_account: dict[str, list[oracle.Row]] = {}
     for row in rows:
@@ -126,12 +129,15 @@ def test_examples_are_those_that_are_closest_to_the_new_limit() -> None:
     assert all(example.story.startswith("Account a") for example in found.figures["examples"]["gone"])
 
 
-def test_a_rule_that_is_new_has_only_alerts_that_appear_and_entries_suppress_them() -> None:
+def test_a_rule_that_is_new_has_only_alerts_that_appear_and_entries_suppress_them(tmp_path: Path) -> None:
     rows = drawn(4)
     new = RULE.validate_python(BUSY)
     times = {"starts_at": START, "ends_at": START + timedelta(days=2), "at": START}
-    entry = Entry("e1", "busy", "account", "a1", "a1", reason="travel", author="kim", **times)
-    found = alert_changes.compare((), evaluated(new, table(rows)), (None, new), [entry], START + timedelta(days=1))
+    entry = Entry("e1", "suppressed", "busy", "account", "a1", "a1", reason="travel", author="kim", **times)
+    store = LocalStore(Settings(lake=small_lake.make(tmp_path / "lake")))
+    store.append(tables.SILVER_LIST_ENTRIES, pa.Table.from_pylist([entry.added], tables.SILVER_LIST_ENTRIES.schema))
+    marked = [mark(part, store, new) for part in evaluated(new, table(rows))]
+    found = alert_changes.compare((), marked, (None, new), START + timedelta(days=1))
     expected = [rows[number] for number in sorted(last_rows(BUSY, rows))]
     from_second_day = [row for row in expected if row.time >= (START + timedelta(days=1)).timestamp() * SECOND]
     until = entry.ends_at.timestamp() * SECOND

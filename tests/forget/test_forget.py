@@ -97,7 +97,9 @@ def suppress(lake: Lake) -> None:
     schema = tables.SILVER_LIST_ENTRIES.schema
     until = NOON + timedelta(days=1)
     entries = [
-        Entry(account, "quiet", "account", account, account, NOON, until, f"as account {NAMED}", "ann", NOON).added
+        Entry(
+            account, "suppressed", "quiet", "account", account, account, NOON, until, f"as account {NAMED}", "ann", NOON
+        ).added
         for account in (NAMED, NUMBERED, OTHER)
     ]
     lake.writer(tables.SILVER_LIST_ENTRIES).write(pa.Table.from_pylist(entries, schema), "append")

@@ -60,6 +60,7 @@ def test_an_account_is_suppressed_from_its_entry_on(compute: Workspace) -> None:
     always = [
         Entry(
             f"of {one}",
+            "suppressed",
             "small_then_large",
             "account",
             one,

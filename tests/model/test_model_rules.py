@@ -189,7 +189,19 @@ def test_entries_suppress_alerts_of_scores_in_the_stream_a_backtest_and_a_replay
     evaluate(lake, likely="live", few="shadow")
     noon = datetime(2026, 1, 5, 12, tzinfo=UTC)
     rows = [
-        Entry(f"{rule}-{account}", rule, "account", account, account, noon, noon + timedelta(days=1), "", "ann", noon)
+        Entry(
+            f"{rule}-{account}",
+            "suppressed",
+            rule,
+            "account",
+            account,
+            account,
+            noon,
+            noon + timedelta(days=1),
+            "",
+            "ann",
+            noon,
+        )
         for rule in ("likely", "few")
         for account in lake.store.query(
             f"SELECT DISTINCT account_id FROM {tables.SILVER_TRANSACTIONS.name}", tables.SILVER_TRANSACTIONS

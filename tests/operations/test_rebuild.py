@@ -199,9 +199,8 @@ def test_another_quality_rule_moves_rows_and_takes_their_alerts_along(lake: Call
 def test_a_replay_suppresses_what_the_stream_has_suppressed(lake: Callable[..., Any], landing: Path) -> None:
     """Account 1 has an alert before its entry begins, one while it holds, and nobody else is concerned."""
     opened, morning = lake(), datetime(2026, 3, 7, 6, tzinfo=UTC)
-    entry = Entry(
-        "e1", "small_then_large", "account", "1", "1", morning, morning + timedelta(days=1), "why", "ann", morning
-    )
+    until = morning + timedelta(days=1)
+    entry = Entry("e1", "suppressed", "small_then_large", "account", "1", "1", morning, until, "why", "ann", morning)
     fill(opened.root, tables.SILVER_LIST_ENTRIES, entry.added)
     land_days(landing)
     take(opened)

@@ -16,13 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake import tables
-from fraudlake.detection import evidence, list_entries
+from fraudlake.detection import evidence
 from fraudlake.detection.report import Range, Report, Tally, report
 from fraudlake.gold import cases
 from fraudlake.text.sql_text import literal, value
 
 if TYPE_CHECKING:
-    from fraudlake.detection.list_entries import Entry
     from fraudlake.lake.store import Store
     from fraudlake.rules.kinds import Rule
 
@@ -126,16 +125,15 @@ def compare(
     before: Iterable[pa.Table],
     after: Iterable[pa.Table],
     rules: tuple[Rule | None, Rule],
-    entries: Sequence[Entry],
     begin: datetime | None = None,
 ) -> Changes:
     """Compare the alerts of two rules.
 
     Args:
-        before: alerts of the present rule, :data:`evidence.COLUMNS` and perhaps ``verdicts``, in parts.
+        before: alerts of the present rule, :data:`evidence.COLUMNS` and perhaps ``verdicts``, in parts; those with an
+            ``entry_id`` are suppressed.
         after: alerts of the changed rule.
         rules: the present rule, if there is one, and the changed one.
-        entries: entries that suppress alerts of the rule.
         begin: alerts of earlier transactions do not count.
     """
     parts = [[part for part in side if len(part)] for side in (before, after)]
@@ -144,7 +142,7 @@ def compare(
         no_alerts = dict.fromkeys(_SIDES, Tally().as_dict())
         return Changes(ROWS.empty_table(), {**no_alerts, "suppressed": [0, 0], "stay": 0, "examples": _NO_EXAMPLES})
     raised = [_since(pa.concat_tables([nothing, *side]), begin) for side in parts]
-    old, new = (_left(alerts, entries) for alerts in raised)
+    old, new = (_left(alerts) for alerts in raised)
     is_there = pc.is_in(new["transaction_id"], old["transaction_id"])
     stays = new.filter(is_there)
     changed = {
@@ -170,9 +168,9 @@ def _since(alerts: pa.Table, begin: datetime | None) -> pa.Table:
     return alerts if begin is None else alerts.filter(pc.field("time") >= pa.scalar(begin, alerts["time"].type))
 
 
-def _left(alerts: pa.Table, entries: Sequence[Entry]) -> pa.Table:
+def _left(alerts: pa.Table) -> pa.Table:
     """Return the alerts that no entry suppresses."""
-    return alerts.filter(list_entries.suppressing(alerts, entries).is_null()) if entries else alerts
+    return alerts.filter(alerts["entry_id"].is_null()) if "entry_id" in alerts.column_names else alerts
 
 
 def _closest(alerts: pa.Table, old: Rule | None, new: Rule) -> list[Example]:

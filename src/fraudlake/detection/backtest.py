@@ -48,13 +48,13 @@ def backtest(lake: Lake, rule: Rule, first: date | None, last: date | None) -> t
     tasks = tasks_for(lake, history.transactions)
     evaluated, needs = with_verdicts(lake, silver, in_range)
     frauds = truth.frauds(truth.verdicts_on(lake, in_range)) if VERDICT in needs else 0
-    entries = suppression.read_entries(lake, rule.name)
-    if entries is None:
+    entries = suppression.read_entries(lake, [rule])
+    if entries is None and not rule.watched:
         counted = evaluate_in_tasks(evaluated, [rule], lake.settings, tasks, needs, _tallied, _TALLY)
         return report(rule, _read(counted), history, frauds), alerts(silver, rule, lake.settings, tasks)
     schema = f"{evidence.COLUMNS}, verdicts ARRAY<BOOLEAN>" if VERDICT in needs else evidence.COLUMNS
     raised = evaluate_in_tasks(evaluated, [rule], lake.settings, tasks, needs, _batches, schema)
-    return without_suppressed(raised, entries, rule, history, frauds)
+    return without_suppressed(raised, entries, rule, lake.settings, history, frauds)
 
 
 def tasks_for(lake: Lake, transactions: int) -> int:
@@ -80,7 +80,7 @@ def with_verdicts(lake: Lake, rows: DataFrame, condition: str) -> tuple[DataFram
 
 
 def without_suppressed(
-    raised: DataFrame, entries: DataFrame | None, rule: Rule, history: Range, frauds: int
+    raised: DataFrame, entries: DataFrame | None, rule: Rule, settings: Settings, history: Range, frauds: int
 ) -> tuple[Report, DataFrame]:
     """Return the figures of alerts, :data:`evidence.COLUMNS`, that no entry suppresses, and these alerts.
 
@@ -88,12 +88,14 @@ def without_suppressed(
         raised: all alerts of the rule, perhaps with ``verdicts``.
         entries: rows of ``silver_list_entries``; None if there are none.
         rule: the rule.
+        settings: the declared columns and entities.
         history: the transactions of the range.
         frauds: number of transactions in the range that a verdict calls fraud.
     """
-    if entries is None:
+    if entries is None and not rule.watched:
         return report(rule, tallies(raised), history, frauds), raised
-    marked = suppression.marked(raised, entries, "time", rule.name)
+    versioned = raised.withColumn("rule_version", F.lit(1))
+    marked = suppression.marked_history(versioned, entries, [rule], settings).drop("rule_version")
     left = marked.where("entry_id IS NULL").drop("entry_id")
     suppressed = marked.where("entry_id IS NOT NULL").count()
     return replace(report(rule, tallies(left), history, frauds), suppressed=suppressed), left

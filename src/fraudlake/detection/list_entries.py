@@ -1,8 +1,8 @@
-"""List entries: reads entries from ``silver_list_entries``, and decides which alerts they suppress.
+"""List entries: reads entries from ``silver_list_entries``, which say for what keys and when rules raise alerts.
 
 An entry applies to payments by event time, and only to those after it was written: it begins after the clock, and after
 the newest payment that silver has at that time. It ends early in the same way. So in a replay or a backtest an entry
-suppresses the same alerts as in the stream, in whatever order the rows arrived. The exceptions are payments that arrive
+has the same effect as in the stream, in whatever order the rows arrived. The exceptions are payments that arrive
 in between with an event time more than :data:`MARGIN` ahead of the clock.
 """
 
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fraudlake import tables
 from fraudlake.detection import rule_entity
@@ -23,29 +24,35 @@ from fraudlake.detection.rule_entity import THE_ACCOUNT, Entity
 from fraudlake.entity import ACCOUNT, key_text
 from fraudlake.errors import UsageError
 from fraudlake.rules.columns import query_columns
+from fraudlake.rules.rule_lists import SUPPRESSED, RuleList
 from fraudlake.text import json_text
-from fraudlake.text.sql_text import value
+from fraudlake.text.sql_text import one_of, value
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
+    from fraudlake.rules.kinds import Rule
     from fraudlake.rules.rule_set import RuleSet
     from fraudlake.settings import Settings
 
-SUPPRESSED = "suppressed"
-"""The list of keys for which a rule raises no alerts."""
 MARGIN = timedelta(minutes=1)
 """Time allowed for writing an entry to the table, and for differences between the clocks of machines."""
 LONGEST = timedelta(days=366)
 """The longest time from now to the end of an entry."""
+_FEW_KEYS = 1_000
+"""Up to so many keys are named in a query."""
 _MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of the list :data:`SUPPRESSED`; it applies to event times from ``starts_at`` to before ``ends_at``."""
+    """An entry of a list; it applies to event times from ``starts_at`` to before ``ends_at``.
+
+    ``rule`` is the only rule that an entry of the list ``suppressed`` concerns; None in the lists that rules name.
+    """
 
     entry_id: str
-    rule: str
+    list: str
+    rule: str | None
     entity: str
     entity_key: str
     account_id: str | None
@@ -61,8 +68,8 @@ class Entry:
     @property
     def added(self) -> dict[str, Any]:
         """The row of ``silver_list_entries`` that adds it."""
-        names = ("entry_id", "rule", "entity", "entity_key", "account_id", "starts_at", "ends_at", "reason", "author")
-        return {**{name: getattr(self, name) for name in names}, "event": "added", "list": SUPPRESSED, "at": self.at}
+        row = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"event": "added"} | {name: given for name, given in row.items() if not name.startswith("ended_")}
 
     def ended(self, ends_at: datetime, reason: str, author: str, at: datetime) -> dict[str, Any]:
         """Return the row of ``silver_list_entries`` that ends it early."""
@@ -88,33 +95,86 @@ def as_entries(rows: Iterable[Mapping[str, Any]]) -> list[Entry]:
 def read(store: Store, condition: str = "true") -> list[Entry]:
     """Return the entries whose rows fulfil a condition in SQL, the latest first."""
     table = tables.SILVER_LIST_ENTRIES
-    suppressed = f"list = {value(SUPPRESSED)}"
-    return as_entries(store.query(f"SELECT * FROM {table.name} WHERE {suppressed} AND {condition}", table).to_pylist())
+    return as_entries(store.query(f"SELECT * FROM {table.name} WHERE {condition}", table).to_pylist())
 
 
-def read_rule(store: Store, rule: str) -> list[Entry]:
-    """Return the entries of a rule."""
-    return read(store, f"rule = {value(rule)}")
+def lists_of(rule: Rule, settings: Settings) -> tuple[RuleList, ...]:
+    """Return the lists that a rule names.
+
+    Raises:
+        UsageError: the rule or one of its lists does not fit the columns.
+    """
+    if not (rule.allowed or rule.watched):
+        return ()
+    columns = query_columns(settings.columns)
+    by = THE_ACCOUNT.columns
+    if rule.looks_at == "transactions":
+        by = tuple(rule.compile(columns, settings.entities).partition_by)
+    return rule.resolve_lists(columns, settings.entities, by)
 
 
-def suppressing(alerts: pa.Table, entries: Iterable[Entry]) -> pa.Array:
-    """Return the id of the entry that suppresses each alert, the earliest one if there are several, or null.
+def mark(alerts: pa.Table, store: Store, rule: Rule) -> pa.Table:
+    """Add ``entry_id`` to alerts without Spark: see :func:`fraudlake.detection.suppression.marked`.
 
     Args:
-        alerts: alerts of a rule, with ``entity, entity_key`` and ``time`` (UTC).
-        entries: entries of the rule.
+        alerts: alerts of the rule, :data:`fraudlake.detection.evidence.COLUMNS`.
+        store: the lake's tables.
+        rule: the rule.
     """
-    by_key: dict[tuple[str, str], list[Entry]] = defaultdict(list)
-    for entry in sorted(entries, key=lambda entry: (entry.starts_at, entry.entry_id)):
-        by_key[entry.entity, entry.entity_key].append(entry)
-    columns = (alerts[name].to_pylist() for name in ("entity", "entity_key", "time"))
-    return pa.array(
-        [
-            next((one.entry_id for one in by_key.get((name, key), ()) if one.starts_at <= time < one.ends_at), None)
-            for name, key, time in zip(*columns, strict=True)
-        ],
-        pa.string(),
-    )
+    own = zip(alerts["entity"].to_pylist(), alerts["entity_key"].to_pylist(), strict=True)
+    looked_up: dict[tuple[str, str | None], list[tuple[str, str | None]]] = {(SUPPRESSED, rule.name): [*own]}
+    for one in lists_of(rule, store.settings):
+        looked_up[one.name, None] = [(one.of, key) for key in _keys(alerts, one)]
+    wanted = {key for keys in looked_up.values() for _, key in keys if key is not None}
+    entries: dict[tuple[Any, ...], list[Entry]] = defaultdict(list)
+    for entry in sorted(_read_keys(store, rule, wanted), key=lambda entry: (entry.starts_at, entry.entry_id)):
+        entries[entry.list, entry.rule, entry.entity, entry.entity_key].append(entry)
+    times = alerts["time"].to_pylist()
+    found = {
+        name: [_applying(entries.get((*name, *key), ()), time) for key, time in zip(keys, times, strict=True)]
+        for name, keys in looked_up.items()
+    }
+    allowed = [of_list for (name, _), of_list in found.items() if name not in rule.watched]
+    first = [min(filter(None, of_alert), default=(None, None))[1] for of_alert in zip(*allowed, strict=True)]
+    marked = alerts.append_column("entry_id", pa.array(first, pa.string()))
+    if not rule.watched:
+        return marked
+    watched = [of_list for (name, _), of_list in found.items() if name in rule.watched]
+    return marked.filter(pa.array([any(of_alert) for of_alert in zip(*watched, strict=True)], pa.bool_()))
+
+
+def _applying(entries: Iterable[Entry], time: datetime) -> tuple[datetime, str] | None:
+    """Return the start and the id of the first entry that applies at a time; None if there is none."""
+    return next(((one.starts_at, one.entry_id) for one in entries if one.starts_at <= time < one.ends_at), None)
+
+
+def _keys(alerts: pa.Table, of_list: RuleList) -> list[str | None]:
+    """Return the key of each alert that is looked up in a list."""
+    match of_list.column:
+        case None | "account_id":
+            keys: list[str | None] = alerts[of_list.column or "entity_key"].to_pylist()
+            return keys
+        case column:
+            texts = zip(alerts["columns"].to_pylist(), alerts["entity_key"].to_pylist(), strict=True)
+            return [_key_in(last, key, column) for last, key in texts]
+
+
+def _key_in(columns: str | None, entity_key: str, column: str) -> str | None:
+    """Return a column of an alert's last transaction; the columns of the rule's own key are no evidence."""
+    last = json.loads(columns)[-1] if columns else {}
+    given = last[column] if column in last else json.loads(entity_key).get(column)
+    return None if given is None else key_text({column: given})
+
+
+def _read_keys(store: Store, rule: Rule, keys: Collection[str]) -> list[Entry]:
+    """Return the entries of some keys that a rule heeds."""
+    named = one_of("list", sorted({*rule.allowed, *rule.watched}))
+    condition = f"(list = {value(SUPPRESSED)} AND rule = {value(rule.name)} OR {named})"
+    if len(keys) <= _FEW_KEYS:
+        return read(store, f"{condition} AND {one_of('entity_key', sorted(keys))}")
+    table = tables.SILVER_LIST_ENTRIES
+    rows = store.query(f"SELECT * FROM {table.name} WHERE {condition}", table)
+    return as_entries(rows.filter(pc.is_in(rows["entity_key"], pa.array([*keys], pa.string()))).to_pylist())
 
 
 def first_minute(now: datetime, newest: datetime | None) -> datetime:

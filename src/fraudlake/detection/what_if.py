@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake import tables
-from fraudlake.detection import backtest, list_entries, truth
+from fraudlake.detection import backtest, evidence, suppression, truth
 from fraudlake.detection.alert_changes import ROWS, Changes, WhatIf, compare, summarize
 from fraudlake.errors import UsageError
 from fraudlake.rules.columns import query_columns
@@ -28,6 +29,8 @@ SCHEMA = """
     timestamp TIMESTAMP, amount DOUBLE, is_fraud BOOLEAN, figures STRING
 """
 """The columns of differences that tasks yield: rows of :data:`ROWS`, and one with the figures alone, as JSON."""
+VERSION = "rule_version"
+"""The column of alerts that says which rule raised each: 1 or 2."""
 _FIGURES = pa.field("figures", pa.string())
 
 
@@ -54,15 +57,56 @@ def what_if(lake: Lake, old: Rule | None, new: Rule, first: date | None = None, 
     seen = truth.condition("date", since, last)
     rows, needs = backtest.with_verdicts(lake, lake.read(tables.SILVER_TRANSACTIONS).where(seen), seen)
     frauds = truth.frauds(truth.verdicts_on(lake, in_range)) if backtest.VERDICT in needs else 0
-    entries = list_entries.read_rule(lake.store, new.name)
     tasks = backtest.tasks_for(lake, truth.count_range(lake, seen).transactions)
+    evaluate = partial(backtest.evaluate_in_tasks, rows, rules, lake.settings, tasks, needs)
+    if any(rule.watched for rule in rules) or suppression.read_entries(lake, rules) is not None:
+        schema = f"{evidence.COLUMNS}, {VERSION} INT"
+        schema += ", verdicts ARRAY<BOOLEAN>" if backtest.VERDICT in needs else ""
+        changes = compare_raised(lake, evaluate(_versioned, schema), old, new, begin)
+    else:
 
-    def compared(*alerts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-        before = () if old is None else alerts[0]
-        return in_batches(compare(before, alerts[-1], (old, new), entries, begin))
+        def compared(*alerts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+            before = () if old is None else alerts[0]
+            return in_batches(compare(before, alerts[-1], (old, new), begin))
 
-    changes = backtest.evaluate_in_tasks(rows, rules, lake.settings, tasks, needs, compared, SCHEMA)
-    return summarize(lake.store, *collected(changes), (old, new), history, frauds)
+        changes = collected(evaluate(compared, SCHEMA))
+    return summarize(lake.store, *changes, (old, new), history, frauds)
+
+
+def _versioned(*alerts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    """Yield the alerts of each rule with its number."""
+    for number, parts in enumerate(alerts, 1):
+        for part in parts:
+            yield from part.append_column(VERSION, pa.repeat(pa.scalar(number, pa.int32()), len(part))).to_batches()
+
+
+def compare_raised(
+    lake: Lake, raised: DataFrame, old: Rule | None, new: Rule, begin: datetime | None = None
+) -> tuple[pa.Table, list[dict[str, Any]]]:
+    """Compare alerts that two rules have raised, without those that lists take away; return rows and figures.
+
+    Args:
+        lake: the lake.
+        raised: alerts, :data:`evidence.COLUMNS` and perhaps ``verdicts``, with the number of their rule in
+            :data:`VERSION`.
+        old: the present rule, number 1, if there is one.
+        new: the changed rule, the last number.
+        begin: alerts of earlier transactions do not count.
+    """
+    rules = [rule for rule in (old, new) if rule is not None]
+    marked = suppression.marked_history(raised, suppression.read_entries(lake, rules), rules, lake.settings)
+    last = len(rules)
+
+    def compared(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        present = [batch for batch in batches if batch.num_rows]
+        if present:
+            alerts = pa.Table.from_batches(present)
+            is_new = pc.equal(alerts[VERSION], last)
+            sides = (alerts.filter(pc.invert(is_new)), alerts.filter(is_new))
+            before, after = (side.drop_columns(VERSION) for side in sides)
+            yield from in_batches(compare([before], [after], (old, new), begin))
+
+    return collected(marked.repartition("entity_key").mapInArrow(compared, SCHEMA))
 
 
 def in_batches(changes: Changes) -> Iterator[pa.RecordBatch]:

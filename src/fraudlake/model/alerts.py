@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.detection import alert_changes, comparison, list_entries, suppression, truth
+from fraudlake.detection import alert_changes, comparison, suppression, truth
 from fraudlake.detection import what_if as what_if_
 from fraudlake.detection.alerts import alert_id
 from fraudlake.detection.backtest import without_suppressed
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 
 ROLE = "SCORED"
 """The role of the transaction in the evidence."""
-_SIDE = "_side"
 _READ = ("transaction_id", "account_id", "timestamp", "amount", "probability", "reasons", "model_version")
 _EXPLANATION = (
     "Account %s paid %.2f at %s UTC: version %s of the model gives it the fraud probability %.3f (limit %.3f)"
@@ -111,9 +108,9 @@ def backtest(lake: Lake, rule: ModelRule, first: date | None, last: date | None)
     """
     scored = _Scored.on_days(lake, first, last)
     alerts = scored.evidence(lake, rule)
-    entries = suppression.read_entries(lake, rule.name)
+    entries = suppression.read_entries(lake, [rule])
     history = truth.count_rows(scored.transactions)
-    return without_suppressed(alerts, entries, rule, history, truth.frauds(scored.decided))
+    return without_suppressed(alerts, entries, rule, lake.settings, history, truth.frauds(scored.decided))
 
 
 class _Scored(NamedTuple):
@@ -144,22 +141,10 @@ def what_if(lake: Lake, old: Rule | None, new: ModelRule, first: date | None, la
     See :func:`fraudlake.detection.what_if.what_if`.
     """
     scored = _Scored.on_days(lake, first, last)
-    sides = [
-        scored.evidence(lake, rule).withColumn(_SIDE, F.lit(number))
-        for number, rule in enumerate((old, new))
-        if rule is not None
-    ]
+    rules = [rule for rule in (old, new) if rule is not None]
+    sides = [scored.evidence(lake, rule).withColumn(what_if_.VERSION, F.lit(n)) for n, rule in enumerate(rules, 1)]
     raised = reduce(lambda some, others: some.unionByName(others), sides)
-    entries = list_entries.read_rule(lake.store, new.name)
-
-    def compared(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        present = [batch for batch in batches if batch.num_rows]
-        if present:
-            alerts = pa.Table.from_batches(present)
-            before, after = (alerts.filter(pc.field(_SIDE) == side).drop_columns(_SIDE) for side in (0, 1))
-            yield from what_if_.in_batches(alert_changes.compare([before], [after], (old, new), entries))
-
-    changes = what_if_.collected(raised.repartition("entity_key").mapInArrow(compared, what_if_.SCHEMA))
+    changes = what_if_.compare_raised(lake, raised, old, new)
     history = truth.count_rows(scored.transactions)
     return alert_changes.summarize(lake.store, *changes, (old, new), history, truth.frauds(scored.decided))
 

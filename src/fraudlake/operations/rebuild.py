@@ -267,7 +267,7 @@ def _computed(lake: Lake, days: _Days, rules: RuleSet) -> Iterator[tuple[dict[Ta
         _ALERTS.name: lake.read(_ALERTS).where(days.touch(before)),
         _SUPPRESSED.name: lake.read(_SUPPRESSED).where(~F.col("is_shadow") & days.touch(before)),
     }
-    entries = suppression.read_entries(lake)
+    entries = suppression.read_entries(lake, [version.rule for version in rules.live])
     try:
         valid, rejected = _refined(lake, days, present[_SILVER.name], present[_QUARANTINE.name])
         transactions = written(_SILVER, valid)
@@ -285,11 +285,12 @@ def _computed(lake: Lake, days: _Days, rules: RuleSet) -> Iterator[tuple[dict[Ta
             predictions = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(days.hold("date"))
             scored = predictions.join(transactions.select("transaction_id"), on="transaction_id", how="left_semi")
             raised = raised.unionByName(model_alerts.raise_latest(scored, lake, of_scores))
-        divided = suppression.divided({_ALERTS: raised.where(days.touch(before))}, entries)
-        alerts = {
-            table: written(table, _with_present_rows(table, rows, present[table.name]))
-            for table, rows in divided.items()
-        }
+        detected_on = {_ALERTS: raised.where(days.touch(before))}
+        with suppression.divided(detected_on, entries, rules.live, lake.settings, is_batch=False) as divided:
+            alerts = {
+                table: written(table, _with_present_rows(table, rows, present[table.name]))
+                for table, rows in divided.items()
+            }
         yield {_SILVER: transactions, _QUARANTINE: quarantined, **alerts}, present
     finally:
         shutil.rmtree(folder, ignore_errors=True)

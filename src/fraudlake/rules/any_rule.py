@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from fraudlake.entity import ACCOUNT, NO_ENTITIES, Entities
 from fraudlake.errors import UsageError
+from fraudlake.rules import rule_lists
+from fraudlake.rules.rule_lists import SUPPRESSED, RuleList
 
 if TYPE_CHECKING:
     from fraudlake.rules.compiled_rule import CompiledRule
     from fraudlake_patterns.expressions import Column
 
+ListName = Annotated[str, Field(pattern=rule_lists.NAME)]
 Source = Literal["transactions", "predictions"]
 """The input of a rule: ``silver_transactions`` or ``gold_fraud_predictions``."""
 
@@ -26,7 +29,7 @@ class AnyRule(BaseModel, ABC):
 
     looks_at: ClassVar[Source] = "transactions"
     """``detect`` evaluates rules on transactions, and ``score`` evaluates rules on predictions."""
-    omitted_defaults: ClassVar[tuple[str, ...]] = ("entity",)
+    omitted_defaults: ClassVar[tuple[str, ...]] = ("entity", "allowed", "watched")
     """Fields that a rule's JSON omits if they have their default, since it has to stay the same when fields are added.
 
     States and tables identify a rule by its JSON.
@@ -36,6 +39,18 @@ class AnyRule(BaseModel, ABC):
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     entity: str = ACCOUNT
     """The entity by which the rule groups transactions."""
+    allowed: dict[ListName, str] = Field(default={})
+    """Lists by name, each with what it is of: an entity or a column. What is on one of them raises no alert."""
+    watched: dict[ListName, str] = Field(default={})
+    """Lists by name, each with what it is of. Only what is on one of them raises an alert."""
+
+    @model_validator(mode="after")
+    def _names_each_list_once(self) -> AnyRule:
+        if twice := self.allowed.keys() & self.watched.keys():
+            raise ValueError(f"the list {min(twice)} is both allowed and watched: choose one")
+        if SUPPRESSED in {*self.allowed, *self.watched}:
+            raise ValueError(f"no list may be called {SUPPRESSED}: 'fraudlake rules suppress' concerns a single rule")
+        return self
 
     @abstractmethod
     def compile(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> CompiledRule:
@@ -52,6 +67,24 @@ class AnyRule(BaseModel, ABC):
             UsageError: the rule does not fit the columns, or its entity is not declared.
         """
         self.compile(columns, entities)
+
+    def resolve_lists(
+        self, columns: Mapping[str, Column], entities: Entities, partition_by: Sequence[str]
+    ) -> tuple[RuleList, ...]:
+        """Resolve the lists that the rule names, as it groups transactions by some columns.
+
+        Raises:
+            UsageError: a list is of no entity or column, or of an entity whose key an alert of the rule does not have.
+        """
+        named = [(name, of, False) for name, of in self.allowed.items()]
+        named += [(name, of, True) for name, of in self.watched.items()]
+        resolved = []
+        for name, of, is_watched in named:
+            try:
+                resolved.append(rule_lists.resolve(name, of, is_watched, columns, entities, partition_by))
+            except UsageError as error:
+                raise UsageError(f"{self.name}: {name}: {error}") from None
+        return tuple(resolved)
 
     @property
     def limits(self) -> dict[str, float]:

@@ -163,6 +163,8 @@ def _never_matched(rule: PatternRule, columns: Columns) -> str | None:
 
 def _contained(inner: Rule, outer: Rule, columns: Columns) -> str | None:
     """Return why each transaction on which one rule alerts raises an alert of another, too; None: not proved."""
+    if not _are_lists_within(inner, outer):
+        return None
     try:
         if isinstance(inner, ModelRule) and isinstance(outer, ModelRule):
             return _of_scores(inner, outer)
@@ -172,12 +174,20 @@ def _contained(inner: Rule, outer: Rule, columns: Columns) -> str | None:
             return f"each of its transactions alone crosses the limit of {outer.name}"
         if isinstance(inner, ThresholdRule) and isinstance(outer, ThresholdRule):
             return _of_thresholds(inner, outer, columns)
-        same = {"name"}
+        same = {"name", "allowed", "watched"}
         if inner.kind == outer.kind and inner.model_dump(exclude=same) == outer.model_dump(exclude=same):
             return "they are the same"
     except UndecidedError:
         return None
     return None
+
+
+def _are_lists_within(inner: Rule, outer: Rule) -> bool:
+    """Return whether the lists of the outer rule take away no alert that those of the inner rule leave."""
+    is_allowed_within = outer.allowed.items() <= inner.allowed.items()
+    # A rule alerts on what is on any of its watched lists.
+    is_watched_within = not outer.watched or (inner.watched and inner.watched.items() <= outer.watched.items())
+    return bool(is_allowed_within and is_watched_within)
 
 
 def _of_scores(inner: ModelRule, outer: ModelRule) -> str | None:
@@ -216,7 +226,7 @@ def _is_implied(inner: Rule, outer: ThresholdRule, columns: Columns) -> bool:
 
 
 def _of_thresholds(inner: ThresholdRule, outer: ThresholdRule, columns: Columns) -> str | None:
-    fields = {"name", "where", "window", "above", "below"}
+    fields = {"name", "where", "window", "above", "below", "allowed", "watched"}
     if inner.model_dump(exclude=fields) != outer.model_dump(exclude=fields):
         return None
     is_above = inner.above is not None

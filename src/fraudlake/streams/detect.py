@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -165,9 +166,9 @@ class _Writer:
     def write(self, lake: Lake, batch: DataFrame, batch_id: int) -> None:
         self._require_current(lake, batch_id)
         entries = suppression.BatchEntries.of(lake, self.appender, batch_id, _WRITTEN)
-        has_shadow = any(version.is_shadow for version in self.rules.evaluated)
-        # In the order of arrival no row is late. Without a shadow and entries the detector's output is used once.
-        if self.in_event_time or has_shadow or entries.rows is not None:
+        is_divided = any(version.is_shadow or version.rule.watched for version in self.rules.evaluated)
+        # In the order of arrival no row is late. Without shadows and lists the detector's output is used once.
+        if self.in_event_time or is_divided or entries.rows is not None:
             self._write_divided(lake, batch, batch_id, entries)
         else:
             self.appender.append(lake, alerts.alerts(batch), tables.SILVER_ALERTS, batch_id)
@@ -186,39 +187,46 @@ class _Writer:
 
     def _write_divided(self, lake: Lake, batch: DataFrame, batch_id: int, entries: suppression.BatchEntries) -> None:
         """Write live, shadow and suppressed alerts, and late rows, each to its table."""
-        with persisted_batch(batch) as require_again:
+        with persisted_batch(batch) as require_again, ExitStack() as during:
             counts = {row["is_shadow"]: row["count"] for row in batch.groupBy("is_shadow").count().collect()}
             require_again(sum(counts.values()))
-            divided = _alerts_by_table(batch, counts, entries)
+            by_table = self._alerts_by_table(lake, batch, counts, entries, during)
             if None in counts:
                 quarantine = tables.SILVER_QUARANTINE
                 late = silver.quarantined_late(output.late(batch), lake.table(quarantine))
-                divided[quarantine] = (late, counts[None])
-            for table, (rows, number) in divided.items():
+                by_table[quarantine] = (late, counts[None])
+            for table, (rows, number) in by_table.items():
                 if number:
                     self.appender.append(lake, rows, table, batch_id, record=entries.record)
                     self.appender.require_rows(lake, (table,), batch_id, number)
 
+    def _alerts_by_table(
+        self,
+        lake: Lake,
+        batch: DataFrame,
+        counts: Mapping[bool | None, int],
+        entries: suppression.BatchEntries,
+        during: ExitStack,
+    ) -> dict[Table, tuple[DataFrame, int]]:
+        """Return the alerts of a micro-batch by table, with their numbers.
 
-def _alerts_by_table(
-    batch: DataFrame, counts: Mapping[bool | None, int], entries: suppression.BatchEntries
-) -> dict[Table, tuple[DataFrame, int]]:
-    """Return the alerts of a micro-batch by table, with their numbers.
-
-    Args:
-        batch: the detector's output.
-        counts: the numbers of its rows, by ``is_shadow``.
-        entries: the list entries that suppress alerts.
-    """
-    raised = {
-        table: alerts.alerts(batch, is_shadow=is_shadow)
-        for is_shadow, table in ((False, tables.SILVER_ALERTS), (True, tables.SILVER_SHADOW_ALERTS))
-        if is_shadow in counts
-    }
-    if entries.rows is not None and raised:
-        divided = suppression.divided(raised, entries.rows)
-        return {table: (rows, rows.count()) for table, rows in divided.items()}
-    return {table: (rows, counts[table == tables.SILVER_SHADOW_ALERTS]) for table, rows in raised.items()}
+        Args:
+            lake: the lake.
+            batch: the detector's output.
+            counts: the numbers of its rows, by ``is_shadow``.
+            entries: the entries of lists.
+            during: the block in which the alerts are used.
+        """
+        raised = {
+            table: alerts.alerts(batch, is_shadow=is_shadow)
+            for is_shadow, table in ((False, tables.SILVER_ALERTS), (True, tables.SILVER_SHADOW_ALERTS))
+            if is_shadow in counts
+        }
+        versions = self.rules.evaluated
+        if raised and (entries.rows is not None or any(version.rule.watched for version in versions)):
+            divided = during.enter_context(suppression.divided(raised, entries.rows, versions, lake.settings))
+            return {table: (rows, rows.count()) for table, rows in divided.items()}
+        return {table: (rows, counts[table == tables.SILVER_SHADOW_ALERTS]) for table, rows in raised.items()}
 
 
 def _rules(lake: Lake) -> RuleSet:

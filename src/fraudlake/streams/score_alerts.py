@@ -121,14 +121,16 @@ class ScoreAlerts:
     ) -> bool:
         of_batch = F.col("scored_at") == literals.instant(datetime.fromisoformat(commit.record["scored_at"]))
         shadows = tuple(version for version in self.rules.evaluated if version.is_shadow)
+        versions = self.rules.evaluated
         raised = {
-            table: alerts.raise_alerts(predictions.where(of_batch), versions, profiles)
-            for table, versions in ((tables.SILVER_ALERTS, self.rules.live), (tables.SILVER_SHADOW_ALERTS, shadows))
-            if versions
+            table: alerts.raise_alerts(predictions.where(of_batch), some, profiles)
+            for table, some in ((tables.SILVER_ALERTS, self.rules.live), (tables.SILVER_SHADOW_ALERTS, shadows))
+            if some
         }
         entries = suppression.BatchEntries.of(lake, self.appender, batch_id, tables.ALERTS)
-        for table, rows in suppression.divided(raised, entries.rows).items():
-            self.appender.append(lake, rows, table, batch_id, record=entries.record)
+        with suppression.divided(raised, entries.rows, versions, lake.settings) as by_table:
+            for table, rows in by_table.items():
+                self.appender.append(lake, rows, table, batch_id, record=entries.record)
         return True
 
 

@@ -48,7 +48,7 @@ def suppress(
     store = app.open_store(**flags)
     present = rules.read(store)[0]
     person = person_of(store, author)
-    entry = list_entries.add(store, present, person, name, entity, key, until.date(), reason or "")
+    entry = list_entries.suppress(store, present, person, name, entity, key, until.date(), reason or "")
     app.say({"entry": asdict(entry)}, f"entry {entry.entry_id}: {_span(entry)}")
 
 

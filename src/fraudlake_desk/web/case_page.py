@@ -20,7 +20,7 @@ from fraudlake.review.event import Verdict
 from fraudlake.review.item import Item
 from fraudlake.review.items import Named
 from fraudlake.review.window import Window
-from fraudlake_desk import list_entries, rules
+from fraudlake_desk import list_entries, lists, rules
 from fraudlake_desk.documents import charts, document, dossier
 from fraudlake_desk.documents.charts import Mark
 from fraudlake_desk.documents.letters import shown
@@ -175,24 +175,26 @@ def routes(site: Site) -> list[Route]:
 
         return answer
 
-    async def suppress(request: Request) -> Response:
+    async def add_entry(request: Request) -> Response:
         fields = await forms.read_of_lead(request, site.access)
-        return done(request, await forms.carried_out(lambda: suppressed(request, fields)))
+        return done(request, await forms.carried_out(lambda: added(request, fields)))
 
-    def suppressed(request: Request, fields: Fields) -> str:
+    def added(request: Request, fields: Fields) -> str:
         person = request.state.person
         name = request.path_params["name"]
         store = site.store_of(person)
         until = day_of(fields.get("until"))
         if until is None:
-            raise PageError("give the day until which the rule is suppressed: nothing was written")
+            raise PageError("give the day until which it is on the list: nothing was written")
         item = _find(store, name, day_of(fields.get("day"))).item
         chosen = QueueFilter.read(fields)
-        entry = list_entries.add(
+        # A rule has a list of its own, of the keys for which it raises no alerts.
+        add = lists.add if "list" in fields else list_entries.suppress
+        entry = add(
             store,
             rules.read(store)[0],
             person.name,
-            fields.get("rule", ""),
+            fields.get("list", fields.get("rule", "")).strip(),
             item.entity,
             item.entity_key,
             until,
@@ -200,7 +202,7 @@ def routes(site: Site) -> list[Route]:
             forms.event_id(fields),
         )
         day = {"day": fields["day"]} if fields.get("day") else {}
-        return f"/items/{segment(name)}?{urlencode({'suppressed': entry.entry_id} | day | chosen.fields)}"
+        return f"/items/{segment(name)}?{urlencode({'listed': entry.entry_id} | day | chosen.fields)}"
 
     return [
         Route("/items/{name:text}", item),
@@ -211,7 +213,8 @@ def routes(site: Site) -> list[Route]:
         Route("/items/{name:text}/release", form(_release), methods=["POST"]),
         Route("/items/{name:text}/verdict", form(_decide), methods=["POST"]),
         Route("/items/{name:text}/withdraw", form(_withdraw), methods=["POST"]),
-        Route("/items/{name:text}/suppress", suppress, methods=["POST"]),
+        Route("/items/{name:text}/suppress", add_entry, methods=["POST"]),
+        Route("/items/{name:text}/list", add_entry, methods=["POST"]),
         *(
             Route(f"/items/{{name:text}}/{word}", form(partial(_set_aside, kind)), methods=["POST"])
             for word, kind in ASIDE.items()
@@ -309,9 +312,10 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         "case.html",
         page="Queue",
         chosen=QueueFilter.read(request.query_params),
-        notice=_notice(request, item, events) or _suppressed(request, entries),
+        notice=_notice(request, item, events) or _listed(request, entries),
         entries=[entry for entry in entries if entry.ends_at > datetime.now(UTC)],
         of_rules=case["rules"] if case else [],
+        lists=_lists(store, item) if request.state.person.may_suppress else [],
         name=request.path_params["name"] if item.names else None,
         day=row["day"] if row else None,
         item=item,
@@ -351,17 +355,25 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         longest=event_log.LONGEST,
         ids={
             name: event_log.new_id()
-            for name in ("next", "verdict", "hold", "withdraw", "merge", "open", "suppress", "attach")
+            for name in ("next", "verdict", "hold", "withdraw", "merge", "open", "suppress", "list", "attach")
         },
         files=[event for event in events if event.file_name and event.item_id in item.all_names],
         largest=attachments.LARGEST,
     )
 
 
-def _suppressed(request: Request, entries: list[Entry]) -> str | None:
+def _lists(store: Store, item: Item) -> list[str]:
+    """Return the lists to which the key of an item may be added."""
+    return [name for name, of in lists.read_names(store, rules.read(store)[0]) if of == item.entity]
+
+
+def _listed(request: Request, entries: list[Entry]) -> str | None:
     """Return the notice about a list entry that the form has added."""
-    added = next((one for one in entries if one.entry_id == request.query_params.get("suppressed")), None)
-    return f"{added.rule} raises no alerts for it from {moment(added.starts_at)} UTC on." if added else None
+    added = next((one for one in entries if one.entry_id == request.query_params.get("listed")), None)
+    if added is None:
+        return None
+    begins = f"from {moment(added.starts_at)} UTC on"
+    return f"{added.rule} raises no alerts for it {begins}." if added.rule else f"It is on {added.list} {begins}."
 
 
 def _is_of(alert: dict[str, Any], item: Item, case: dict[str, Any] | None) -> bool:

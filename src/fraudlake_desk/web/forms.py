@@ -182,5 +182,5 @@ async def read_of_lead(request: Request, access: Access) -> Fields:
     """
     fields = await read(request, access)
     if not request.state.person.may_suppress:
-        raise RefusedError(f"{request.state.person.name} may not suppress rules: ask a lead")
+        raise RefusedError(f"{request.state.person.name} may not change lists or suppress rules: ask a lead")
     return fields

@@ -23,7 +23,7 @@ class Role(IntEnum):
     ANALYST = 2
     """Takes items and decides."""
     LEAD = 3
-    """Suppresses rules, and is offered what others escalate."""
+    """Suppresses rules, changes lists, and is offered what others escalate."""
 
 
 Duty = Literal["rule author", "approver"]

@@ -12,16 +12,16 @@ from fraudlake.detection import rule_table
 from fraudlake.detection.alert_changes import APPEAR, GONE
 from fraudlake.errors import UsageError
 from fraudlake.review import event_log
-from fraudlake_desk import list_entries, rules
+from fraudlake_desk import list_entries, lists, rules
 from fraudlake_desk.documents import charts
 from fraudlake_desk.documents.letters import shown
 from fraudlake_desk.lookup.money import amount
 from fraudlake_desk.queue import precision
 from fraudlake_desk.queue.reviewed import Reviewed
-from fraudlake_desk.web import forms
+from fraudlake_desk.web import forms, lists_page
 from fraudlake_desk.web.errors import MissingError, PageError
 from fraudlake_desk.web.names import segment
-from fraudlake_desk.web.site import Site, done, moment, number, share
+from fraudlake_desk.web.site import Site, done, number, share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from fraudlake.lake.store import Store
     from fraudlake.review.window import Window
     from fraudlake.rules.rule_set import RuleVersion
-    from fraudlake_desk.list_entries import Listed
     from fraudlake_desk.queue.precision import Precision
     from fraudlake_desk.rules import RuleFigures
 
@@ -65,10 +64,11 @@ def routes(site: Site) -> list[Route]:
             page="Rules",
             figures=view,
             pairs=pairs,
-            notice=_ended(request, listed),
+            notice=lists_page.ended(request, listed),
+            lists=lists.read_all(store, present),
             entries=[one for one in listed if one.is_open],
             closed=[one for one in listed if not one.is_open][:_CLOSED],
-            longest=event_log.LONGEST["reason"],
+            longest=event_log.LONGEST,
         )
 
     def one_rule(request: Request) -> Response:
@@ -123,20 +123,8 @@ def routes(site: Site) -> list[Route]:
         added = await run_in_threadpool(add)
         return done(request, f"/rules/{segment(added.rule.name)}?saved={added.version}")
 
-    async def end(request: Request) -> Response:
-        fields = await forms.read_of_lead(request, site.access)
-        person = request.state.person
-        entry_id = request.path_params["entry"]
-
-        def ended() -> str:
-            entry = list_entries.end(site.store_of(person), person.name, entry_id, fields.get("reason", ""))
-            return f"/rules?ended={entry.entry_id}#suppressed"
-
-        return done(request, await forms.carried_out(ended))
-
     return [
         Route("/rules", all_rules),
-        Route("/suppressions/{entry:str}/end", end, methods=["POST"]),
         Route("/rules/{name:text}", one_rule),
         Route("/rules/{name:text}/backtest", backtest),
         Route("/rules/{name:text}/draft", draft, methods=["POST"]),
@@ -152,14 +140,6 @@ def _store_and_version(site: Site, request: Request) -> tuple[Store, RuleVersion
     except UsageError as error:
         raise MissingError(unreadable.get(name, str(error))) from None
     return store, next((one for one in present.live if one.rule.name == name), newest)
-
-
-def _ended(request: Request, listed: list[Listed]) -> str | None:
-    """Return the notice about a list entry that the form has ended."""
-    ended = next((one.entry for one in listed if one.entry.entry_id == request.query_params.get("ended")), None)
-    if ended is None:
-        return None
-    return f"{ended.rule} alerts for {shown(ended.entity_key)} again from {moment(ended.ends_at)} UTC on."
 
 
 def _saved(text: str | None, changes: list[RuleVersion]) -> str | None:

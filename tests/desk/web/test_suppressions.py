@@ -37,11 +37,11 @@ def test_a_lead_suppresses_a_rule_for_the_key_of_a_case_and_ends_that(browse: Op
     assert (entry.author, entry.reason, str(entry.ends_at.date())) == ("lena", "travels", UNTIL)
     assert f"small_then_large raises no alerts for it from {entry.starts_at:%Y-%m-%d %H:%M:%S} UTC on." in page
     assert (
-        f"small_then_large from {entry.starts_at:%Y-%m-%d %H:%M:%S} to {UNTIL} 00:00:00 UTC lena · travels"
+        f"small_then_large suppressed from {entry.starts_at:%Y-%m-%d %H:%M:%S} to {UNTIL} 00:00:00 UTC lena · travels"
         in text_of(page)
     )
 
-    end = f"/suppressions/{entry.entry_id}/end"
+    end = f"/entries/{entry.entry_id}/end"
     assert "account A2" in text_of(browser.get("/rules").text)
     page = browser.submit("/rules", end, reason="it was fraud")
     (ended,) = list_entries.read(open_store())
@@ -65,7 +65,7 @@ def test_others_see_entries_and_cannot_add_or_end_them(browse: Open, open_store:
     browser = browse("anna", role)
     page = browser.get(CASE).text
     assert "travels" in page and SUPPRESS not in page
-    rules, end = browser.get("/rules").text, f"/suppressions/{entry.entry_id}/end"
+    rules, end = browser.get("/rules").text, f"/entries/{entry.entry_id}/end"
     assert "travels" in rules and end not in rules
     token = page.partition('name="form-token" content="')[2].partition('"')[0]
     for action, fields in ((SUPPRESS, given(event_id="0" * 32)), (end, {"reason": "mine"})):
@@ -77,7 +77,7 @@ def test_others_see_entries_and_cannot_add_or_end_them(browse: Open, open_store:
     ("fields", "message"),
     [
         ({"until": "2020-01-01"}, "choose a later day; nothing was written"),
-        ({"until": ""}, "give the day until which the rule is suppressed"),
+        ({"until": ""}, "give the day until which it is on the list"),
         ({"reason": " "}, "give a reason"),
         ({"rule": HOSTILE}, "there is no rule"),
     ],
@@ -94,7 +94,17 @@ def test_what_cannot_be_is_said_in_a_line(
 def test_the_rules_page_counts_what_entries_have_suppressed(browse: Open, root: Path) -> None:
     start = datetime(2026, 3, 1, tzinfo=UTC)
     over = Entry(
-        "e1", "small_then_large", "account", HOSTILE, HOSTILE, start, start + timedelta(days=9), HOSTILE, "ann", start
+        "e1",
+        "suppressed",
+        "small_then_large",
+        "account",
+        HOSTILE,
+        HOSTILE,
+        start,
+        start + timedelta(days=9),
+        HOSTILE,
+        "ann",
+        start,
     )
     small_lake.write(root, tables.SILVER_LIST_ENTRIES, [over.added])
     held = [{**small_lake.alerts()[0], "alert_id": f"h{number}", "entry_id": "e1"} for number in range(3)]
@@ -108,7 +118,9 @@ def test_the_rules_page_counts_what_entries_have_suppressed(browse: Open, root: 
 
 def test_a_backtest_of_the_desk_says_how_many_are_suppressed(browse: Open, root: Path) -> None:
     noon = small_lake.NOON
-    entry = Entry("e1", "small_then_large", "account", "A1", "A1", noon, noon + timedelta(hours=1), "", "ann", noon)
+    entry = Entry(
+        "e1", "suppressed", "small_then_large", "account", "A1", "A1", noon, noon + timedelta(hours=1), "", "ann", noon
+    )
     small_lake.write(root, tables.SILVER_LIST_ENTRIES, [entry.added])
     shown = text_of(browse("anna").get("/rules/small_then_large/backtest").text)
     assert "Alerts 9 and 1 suppressed" in shown

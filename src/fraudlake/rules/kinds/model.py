@@ -34,13 +34,16 @@ class ModelRule(AnyRule):
         return dict.fromkeys(self.limits, float(measures["probability"]))
 
     def check(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> None:
-        """Check that the rule groups by account, since a prediction is about a single transaction.
+        """Check that the rule and its lists are by account, since a prediction is about a single transaction.
 
         Raises:
-            UsageError: it names another entity.
+            UsageError: it names another entity, or a list of one.
         """
         if self.entity != ACCOUNT:
             raise UsageError(f"{self.name}: rules of the kind model are by account: leave out entity = '{self.entity}'")
+        for name, of in {**self.allowed, **self.watched}.items():
+            if of != ACCOUNT:
+                raise UsageError(f"{self.name}: {name}: rules of the kind model look up accounts only, and not {of}")
 
     def compile(self, columns: Mapping[str, Column], entities: Entities = NO_ENTITIES) -> NoReturn:
         """Refuse to compile: the rule needs predictions, which transactions do not have.

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from fraudlake.entity import ACCOUNT, NO_ENTITIES, Entities
 from fraudlake.errors import UsageError
+from fraudlake.rules import rule_lists
 from fraudlake.rules.any_rule import AnyRule
 from fraudlake.rules.compiled_rule import EVIDENCE_ROWS, Alert, Evaluation, shown
 from fraudlake.text.durations import Duration
@@ -84,7 +85,9 @@ class PatternRule(AnyRule):
             raise UsageError(f"{self.name}: {EVIDENCE_ROWS} counts an alert's rows: give the measure another name")
         # Matching continues after a match, so the next match depends on the end of this one, and so on.
         is_bounded = parsed.within is not None and parsed.skip.mode == "next"
-        return CompiledPattern(parsed, timedelta(microseconds=parsed.within or 0) if is_bounded else None)
+        look_back = timedelta(microseconds=parsed.within or 0) if is_bounded else None
+        lists = self.resolve_lists(columns, entities, [column.name for column in parsed.partition_by])
+        return CompiledPattern(parsed, look_back, rule_lists.further_columns(lists))
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,8 @@ class CompiledPattern:
 
     query: Query
     look_back: timedelta | None
+    of_lists: frozenset[str] = frozenset()
+    """The columns that are looked up in lists."""
 
     @property
     def partition_by(self) -> tuple[str, ...]:
@@ -101,8 +106,8 @@ class CompiledPattern:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the query names, and the time."""
-        return self.query.columns
+        """The columns that the query names, the time, and the columns of lists."""
+        return (*self.query.columns, *sorted(self.of_lists.difference(self.query.columns)))
 
     def evaluate(self, rows: pa.Table, seen: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
         """Return an alert for each match that the query selects; the state is each partition's open matches."""

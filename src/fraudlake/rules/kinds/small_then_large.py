@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from fraudlake.entity import NO_ENTITIES, Entities
+from fraudlake.errors import UsageError
+from fraudlake.rules import rule_lists
 from fraudlake.rules.any_rule import AnyRule
 from fraudlake.text.durations import Duration, microseconds
 
@@ -85,6 +87,12 @@ class SmallThenLargeRule(AnyRule):
             "LARGE": f"{self.is_large(large).sql()} AND {within}",
         }
         measures = {MEASURE: "TIMESTAMPDIFF(MILLISECOND, SMALL.dt, LARGE.dt) / 1000.0"}
+        lists = self.resolve_lists(columns, entities, [column.name for column in self.key(columns, entities)])
+        if further := rule_lists.further_columns(lists):
+            raise UsageError(
+                f"{self.name}: rules of the kind {self.kind} keep no {min(further)}: name lists of {self.entity} or of "
+                "account, or write the rule as a pattern"
+            )
         pair = PatternRule(
             name=self.name, entity=self.entity, pattern=" ".join(ROLES), define=define, measures=measures
         )

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from fraudlake.entity import NO_ENTITIES, Entities
 from fraudlake.errors import UsageError
+from fraudlake.rules import rule_lists
 from fraudlake.rules.any_rule import AnyRule
 from fraudlake.rules.compiled_rule import Alert, Evaluation
 from fraudlake.text.durations import Window, microseconds
@@ -46,7 +47,7 @@ class ThresholdRule(AnyRule):
     :data:`OF_EARLIER` compare a transaction with those of its window that are before it, of the same time by arrival.
     """
 
-    omitted_defaults: ClassVar[tuple[str, ...]] = ("entity", "logarithm", "quantile")
+    omitted_defaults: ClassVar[tuple[str, ...]] = (*AnyRule.omitted_defaults, "logarithm", "quantile")
 
     kind: Literal["threshold"] = "threshold"
     aggregate: Literal[
@@ -152,7 +153,9 @@ class ThresholdRule(AnyRule):
             text = sql.Text(self.where, f"{self.name}: where")
             context = expressions.Context(text, columns, TIME, is_outer=True)
             condition = expressions.condition(text.parse(0, len(self.where)), context)
-        return CompiledThreshold(self, self.key(columns, entities), column, condition)
+        key = self.key(columns, entities)
+        lists = self.resolve_lists(columns, entities, [one.name for one in key])
+        return CompiledThreshold(self, key, column, condition, rule_lists.further_columns(lists))
 
 
 class Totals(NamedTuple):
@@ -176,6 +179,8 @@ class CompiledThreshold:
     key: tuple[Column, ...]
     column: Column
     condition: Expression | None
+    of_lists: frozenset[str] = frozenset()
+    """The columns that are looked up in lists."""
 
     @property
     def partition_by(self) -> tuple[str, ...]:
@@ -184,9 +189,9 @@ class CompiledThreshold:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The key, the time, and the columns of the aggregate and the condition."""
+        """The key, the time, and the columns of the aggregate, the condition and lists."""
         named = frozenset() if self.condition is None else self.condition.columns
-        return tuple(sorted({*self.partition_by, "timestamp", self.column.name} | named))
+        return tuple(sorted({*self.partition_by, "timestamp", self.column.name} | named | self.of_lists))
 
     @property
     def look_back(self) -> timedelta | None:

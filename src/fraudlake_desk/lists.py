@@ -1,0 +1,340 @@
+"""Lists: says what is on the lists that rules name, and adds to them, a key at a time or from a file."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from fraudlake import tables
+from fraudlake.detection import list_entries
+from fraudlake.detection.rule_entity import Entity
+from fraudlake.entity import ACCOUNT, key_text
+from fraudlake.errors import UsageError
+from fraudlake.review import event_log
+from fraudlake.rules import rule_lists
+from fraudlake.rules.columns import query_columns
+from fraudlake.rules.rule_lists import SUPPRESSED
+from fraudlake.text.sql_text import one_of, value
+from fraudlake_desk import list_entries as entries_
+from fraudlake_desk.list_entries import Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fraudlake.detection.list_entries import Entry
+    from fraudlake.lake.store import Store
+    from fraudlake.rules.rule_set import RuleSet
+    from fraudlake_desk.list_entries import Listed
+
+KEY = "key"
+"""The column of a file that has the keys, if they are of one column."""
+_TABLE = tables.SILVER_LIST_ENTRIES
+
+
+@dataclass(frozen=True)
+class NamedList:
+    """A list that rules name: what it is of, its entries, and the rules."""
+
+    name: str
+    of: str
+    """What its keys are of: ``account``, an entity or a column."""
+    open: int
+    """The number of entries that have not ended."""
+    ended: int
+    suppressed: int
+    """The number of alerts that its entries have suppressed."""
+    allowed_by: list[str]
+    """The rules, live or in the shadow, that raise no alert for what is on it."""
+    watched_by: list[str]
+    """The rules, live or in the shadow, that raise alerts only for what is on it."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a file has added to a list."""
+
+    list: str
+    of: str
+    added: int
+    present: int
+    """Keys that have been on the list already; their entries stay as they are."""
+    starts_at: datetime
+    ends_at: datetime
+
+
+def read_all(store: Store, rules: RuleSet, now: datetime | None = None) -> list[NamedList]:
+    """Return the lists with entries, and those that evaluated rules name, by name."""
+    now = now or datetime.now(UTC)
+    of_entry = (
+        f"SELECT entry_id, list, entity, min(ends_at) AS ends_at FROM {_TABLE.name} WHERE NOT ({entries_.OF_RULES}) "
+        "GROUP BY entry_id, list, entity"
+    )
+    counted = store.query(
+        f"SELECT list, entity, count(*) AS entries, sum(CASE WHEN ends_at > {value(now)} THEN 1 ELSE 0 END) AS open "
+        f"FROM ({of_entry}) AS of_entry GROUP BY list, entity",
+        _TABLE,
+    )
+    counts = {(row["list"], row["entity"]): row for row in counted.to_pylist()}
+    users = _users(rules)
+    suppressed = _suppressed(store)
+    nothing = {"entries": 0, "open": 0}
+    return [
+        NamedList(
+            name,
+            of,
+            int(row["open"]),
+            int(row["entries"] - row["open"]),
+            suppressed[name, of],
+            *(sorted(names) for names in users[name, of]),
+        )
+        for name, of in sorted({*counts, *users})
+        for row in [counts.get((name, of), nothing)]
+    ]
+
+
+def read_names(store: Store, rules: RuleSet) -> list[tuple[str, str]]:
+    """Return the names of the lists, each with what it is of: those with entries, and those that rules in use name."""
+    statement = f"SELECT DISTINCT list, entity FROM {_TABLE.name} WHERE NOT ({entries_.OF_RULES})"
+    present = {(row["list"], row["entity"]) for row in store.query(statement, _TABLE).to_pylist()}
+    return sorted(present | _users(rules).keys())
+
+
+def _users(rules: RuleSet) -> dict[tuple[str, str], tuple[set[str], set[str]]]:
+    """Return the rules in use that allow, and those that watch, each list and what it is of."""
+    users: dict[tuple[str, str], tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
+    for version in rules.evaluated:
+        for number, lists in enumerate((version.rule.allowed, version.rule.watched)):
+            for pair in lists.items():
+                users[pair][number].add(version.rule.name)
+    return users
+
+
+def _suppressed(store: Store) -> Counter[tuple[str, str]]:
+    """Return how many alerts the entries of each list have suppressed."""
+    table = tables.SILVER_SUPPRESSED_ALERTS
+    entries = f"SELECT DISTINCT entry_id, list, entity FROM {_TABLE.name}"
+    rows = store.query(
+        f"SELECT e.list, e.entity, count(*) AS alerts FROM {table.name} AS a JOIN ({entries}) AS e "
+        "ON a.entry_id = e.entry_id GROUP BY e.list, e.entity",
+        table,
+        _TABLE,
+    )
+    return Counter({(row["list"], row["entity"]): row["alerts"] for row in rows.to_pylist()})
+
+
+def add(
+    store: Store,
+    rules: RuleSet,
+    author: str,
+    name: str,
+    of: str | None,
+    key: str,
+    until: date,
+    reason: str,
+    entry_id: str | None = None,
+    now: datetime | None = None,
+) -> Entry:
+    """Add a key to a list until the beginning of a day (UTC), and return the entry.
+
+    Args:
+        store: the lake's tables.
+        rules: the rules of the lake.
+        author: who adds it.
+        name: the list; it begins to exist with its first entry.
+        of: what the key is of: ``account``, an entity or a column; None: what the list is of.
+        key: the key, as alerts have it.
+        until: the first day on which the entry no longer applies.
+        reason: why.
+        entry_id: id of the entry; an existing entry with this id is returned unchanged.
+        now: the time; by default this machine's.
+
+    Raises:
+        UsageError: the list cannot be of this, the key is on it already, or the key, the day or the reason is not
+            valid.
+    """
+    wanted = Wanted(author, reason, until, entry_id or event_log.new_id(), now or datetime.now(UTC))
+    return entries_.add(store, wanted, name, None, lambda: find_entity(store, rules, name, of), key)
+
+
+def entries(
+    store: Store, rules: RuleSet, name: str, key: str | None = None, is_all: bool = False, limit: int = 50
+) -> list[Listed]:
+    """Return the entries of a list, the latest first.
+
+    Args:
+        store: the lake's tables.
+        rules: the rules of the lake.
+        name: the list.
+        key: only the entries of this key.
+        is_all: whether entries that have ended are included.
+        limit: the most entries to return.
+    """
+    of_key = "" if key is None else f" AND entity_key = {value(key)}"
+    is_open = "" if is_all else f"HAVING min(ends_at) > {value(datetime.now(UTC))}"
+    rows = store.query(
+        f"SELECT entry_id FROM {_TABLE.name} WHERE list = {value(name)}{of_key} GROUP BY entry_id {is_open} "
+        f"ORDER BY max(starts_at) DESC, entry_id DESC LIMIT {limit}",
+        _TABLE,
+    )
+    return entries_.listed(store, rules, condition=one_of("entry_id", rows["entry_id"].to_pylist()))
+
+
+def find_entity(store: Store, rules: RuleSet, name: str, of: str | None) -> Entity:
+    """Return what the keys of a list are of, with the columns of the key.
+
+    Raises:
+        UsageError: the name is not valid, the list is of something else, or there is no such entity and no such column.
+    """
+    if name == SUPPRESSED or not re.fullmatch(rule_lists.NAME, name):
+        raise UsageError(f"'{name}' cannot be the name of a list: give small letters, digits and _, such as partners")
+    known = sorted({of for one, of in read_names(store, rules) if one == name})
+    if of is None:
+        if len(known) != 1:
+            are = f"is of {' and of '.join(known)}" if known else "is new"
+            raise UsageError(f"the list {name} {are}: say what the key is of, such as --of {ACCOUNT}")
+        of = known[0]
+    if known and of not in known:
+        raise UsageError(f"the list {name} is of {' and of '.join(known)}, and not of {of}: use another list")
+    key = rule_lists.key_columns(of, query_columns(store.settings.columns), store.settings.entities)
+    return Entity(of, key)
+
+
+def load(
+    store: Store,
+    rules: RuleSet,
+    author: str,
+    name: str,
+    of: str | None,
+    file: Path,
+    until: date,
+    reason: str,
+    now: datetime | None = None,
+) -> Loaded:
+    """Add the keys of a file to a list; those that are on it already stay as they are.
+
+    All are added in one commit.
+
+    Args:
+        store: the lake's tables.
+        rules: the rules of the lake.
+        author: who adds them.
+        name: the list.
+        of: what the keys are of; None: what the list is of.
+        file: a CSV or parquet file with the column ``key``, or the columns of the key, and perhaps ``reason``.
+        until: the first day on which the entries no longer apply.
+        reason: why, for keys without a reason of their own.
+        now: the time; by default this machine's.
+
+    Raises:
+        UsageError: the file cannot be read, has no such column, an empty key, or a key with two reasons; or as
+            :func:`add`.
+    """
+    now = now or datetime.now(UTC)
+    entries_.require_texts(author, reason)
+    by = find_entity(store, rules, name, of)
+    starts_at, ends_at = entries_.span(store, until, now)
+    reasons = _read_file(file, by, reason)
+    rows = store.query(
+        f"SELECT entity_key FROM {_TABLE.name} WHERE list = {value(name)} AND entity = {value(by.name)} "
+        f"GROUP BY entry_id, entity_key HAVING min(ends_at) > {value(starts_at)}",
+        _TABLE,
+    )
+    present = pc.is_in(reasons["entity_key"], rows["entity_key"].cast(pa.string()))
+    new = reasons.filter(pc.invert(present))
+    if len(new):
+        made = {"event": "added", "list": name, "entity": by.name, "starts_at": starts_at, "ends_at": ends_at}
+        _append(store, new, {**made, "author": author, "at": now})
+    return Loaded(name, by.name, len(new), len(reasons) - len(new), starts_at, ends_at)
+
+
+def _append(store: Store, keys: pa.Table, common: Mapping[str, Any]) -> None:
+    """Append an entry for each key; all have the same values in the other columns."""
+    types = {field.name: field.type for field in _TABLE.schema}
+    ids = pa.array([uuid4().hex for _ in range(len(keys))], pa.string())
+    others = {name: pa.repeat(pa.scalar(given, types[name]), len(keys)) for name, given in common.items()}
+    rows = pa.table({"entry_id": ids, **others, **{name: keys[name] for name in keys.column_names}})
+    with store.in_turn():
+        store.append(_TABLE, rows)
+
+
+def _read_file(file: Path, by: Entity, reason: str) -> pa.Table:
+    """Return ``entity_key, account_id, reason`` of a file, each key once."""
+    rows = _rows(file)
+    reasons = _reasons(file, rows, reason)
+    pairs = pa.table({"entity_key": _keys(file, rows, by), "reason": reasons})
+    once = pairs.group_by("entity_key").aggregate([("reason", "min"), ("reason", "max")])
+    torn = once.filter(pc.not_equal(once["reason_min"], once["reason_max"])).slice(0, 1).to_pylist()
+    for row in torn:
+        raise UsageError(
+            f"{file}: the key {row['entity_key']} is there twice with two reasons, '{row['reason_min']}' and "
+            f"'{row['reason_max']}': keep one; nothing was written"
+        )
+    keys = once["entity_key"]
+    return pa.table({"entity_key": keys, "account_id": _accounts(by, keys), "reason": once["reason_min"]})
+
+
+def _keys(file: Path, rows: pa.Table, by: Entity) -> pa.ChunkedArray | pa.Array:
+    """Return the key of each row as a text."""
+    is_plain = len(by.columns) == 1 and KEY in rows.column_names
+    names = (KEY,) if is_plain else by.columns
+    for name in names:
+        if name not in rows.column_names:
+            wanted = f"'{KEY}' or '{name}'" if len(by.columns) == 1 else f"'{name}'"
+            known = ", ".join(rows.column_names)
+            raise UsageError(f"{file}: has no column {wanted} for the key of {by.name}; it has {known}")
+        text = pc.utf8_trim_whitespace(rows[name].cast(pa.string()))
+        empty = pc.index(pc.fill_null(pc.equal(text, ""), True), True).as_py()
+        if empty >= 0:
+            raise UsageError(f"{file}: row {empty + 1} has no {name}: nothing was written")
+    return text if len(names) == 1 else _joined(by, rows)
+
+
+def _reasons(file: Path, rows: pa.Table, reason: str) -> pa.ChunkedArray | pa.Array:
+    """Return the reason of each row, its own or else the common one."""
+    if "reason" not in rows.column_names:
+        return pa.repeat(reason, len(rows))
+    own = pc.utf8_trim_whitespace(rows["reason"].cast(pa.string()))
+    reasons = pc.if_else(pc.fill_null(pc.equal(own, ""), True), reason, own)
+    longest = event_log.LONGEST["reason"]
+    if (pc.max(pc.utf8_length(reasons)).as_py() or 0) > longest:
+        raise UsageError(f"{file}: a reason has more than {longest:,} characters: shorten it; nothing was written")
+    return reasons
+
+
+def _joined(by: Entity, rows: pa.Table) -> pa.Array:
+    """Return keys of several columns as texts."""
+    return pa.array([key_text(row) for row in rows.select([*by.columns]).to_pylist()], pa.string())
+
+
+def _accounts(by: Entity, keys: pa.ChunkedArray) -> pa.Array:
+    """Return the account of each key; null where there is none."""
+    if by.columns == ("account_id",):
+        return keys
+    if "account_id" not in by.columns:
+        return pa.nulls(len(keys), pa.string())
+    return pa.array([list_entries.key_of(by, key)[1] for key in keys.to_pylist()], pa.string())
+
+
+def _rows(file: Path) -> pa.Table:
+    """Read a CSV or parquet file; the values of a CSV file are texts."""
+    try:
+        if file.suffix.lower() == ".parquet":
+            return pq.read_table(file)
+        names = pa_csv.open_csv(file).schema.names
+        return pa_csv.read_csv(
+            file, convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+        )
+    except OSError as error:
+        raise UsageError(f"{file}: {(error.strerror or str(error)).lower()}") from None
+    except pa.ArrowException as error:
+        raise UsageError(f"{file}: cannot be read: {str(error).splitlines()[0]}") from None
