@@ -17,6 +17,7 @@ from fraudlake.detection import rule_table
 from fraudlake.errors import UsageError
 from fraudlake.model import entity_features
 from fraudlake.operations import rebuild
+from fraudlake.operations.status import status
 from fraudlake.quarantine import replay
 from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.settings.currency import Currency
@@ -135,6 +136,10 @@ def test_what_lacks_a_rate_is_counted_and_has_one_after_a_replay(with_rates: Any
         rates.Missing(SATURDAY, None, 1),
         rates.Missing(WEDNESDAY, "JPY", 1),
     ]
+    assert status(with_rates).gaps == [
+        "4 payments of silver without a rate of exchange: 'fraudlake rates missing' lists their days and currencies: "
+        "load their rates with 'fraudlake rates load', then run 'fraudlake replay'"
+    ]
 
     later = pa.table({"date": [WEDNESDAY, SATURDAY], "currency": ["JPY", "GBP"], "rate": [0.005, 2.0]})
     rates.load(with_rates.store, later, "later.csv", "ann")
@@ -144,6 +149,7 @@ def test_what_lacks_a_rate_is_counted_and_has_one_after_a_replay(with_rates: Any
     assert (changes.added, changes.gone) == (3, 3)
     now = {"too long ago": 80.0, "weekend": 200.0, "lower case": 200.0}
     assert in_base(with_rates) == EXPECTED | now
+    assert status(with_rates).rows.without_rate == 3
 
 
 @pytest.mark.long
