@@ -15,6 +15,7 @@ import pytest
 from fraudlake import api, tables
 from fraudlake.detection import rule_table
 from fraudlake.errors import UsageError
+from fraudlake.lake.definition import Change
 from fraudlake.model import entity_features
 from fraudlake.operations import rebuild
 from fraudlake.operations.status import status
@@ -150,6 +151,22 @@ def test_what_lacks_a_rate_is_counted_and_has_one_after_a_replay(with_rates: Any
     now = {"too long ago": 80.0, "weekend": 200.0, "lower case": 200.0}
     assert in_base(with_rates) == EXPECTED | now
     assert status(with_rates).rows.without_rate == 3
+
+
+@pytest.mark.long
+def test_a_lake_that_runs_gets_base_amounts_for_new_payments_and_by_a_replay_for_others(
+    lake: Callable[..., Any], landing: Path
+) -> None:
+    first, last = PAYMENTS[0], PAYMENTS[2]
+    land(landing, "part-0-0", first)
+    take(lake(columns=DECLARED["columns"]), ingest.streams, refine.streams, detect.streams)
+    changed = lake(change=Change("ann"), **DECLARED)
+    rates.load(changed.store, RATES, "rates.csv", "ann")
+    land(landing, "part-1-0", last)
+    take(changed, ingest.streams, refine.streams, detect.streams)
+    assert in_base(changed) == {"gbp": None, "monday": 150.0}
+    rebuild.rebuild(changed, FRIDAY, FRIDAY, apply=True)
+    assert in_base(changed) == {"gbp": 125.0, "monday": 150.0}
 
 
 @pytest.mark.long
