@@ -72,6 +72,10 @@ AREAS = {
         ("fraudlake/quarantine", "fraudlake/silver"),
         "`fraudlake quarantine`; [data quality](../how-to/quality.md)",
     ),
+    "Rates of exchange": (
+        ("fraudlake/silver/rates.py", "fraudlake/silver/rate_file.py"),
+        "`fraudlake rates list`; [several currencies](../how-to/currencies.md)",
+    ),
     "Rules and row patterns": (
         ("fraudlake/rules", "fraudlake/detection", "fraudlake_patterns"),
         "`fraudlake rules check`, `fraudlake rules list`; [rules](../how-to/rules.md), "

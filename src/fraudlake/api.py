@@ -136,5 +136,5 @@ def rule_values(lake: Lake, first: date | None = None, last: date | None = None)
 
 def _checked(lake: Lake, rule: Rule | Mapping[str, Any]) -> Rule:
     tried = rule_file.rule_of("rule", rule) if isinstance(rule, Mapping) else rule
-    tried.check(query_columns(lake.settings.columns), lake.settings.entities)
+    tried.check(query_columns(lake.settings.silver_columns), lake.settings.entities)
     return tried

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fraudlake.errors import UsageError
 from fraudlake.feature import OWN, Feature
+from fraudlake.values import BASE_AMOUNT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -361,11 +362,23 @@ SILVER_DEFINITION = Table(
     "The definition of a lake, by setting; the row of the latest change counts.",
     """
     change BIGINT number of the change, from 1; rows with one number were made together
-    setting STRING name of a setting that is part of the definition
+    setting STRING name of the setting, such as columns, currency, entities or features
     value STRING its value as JSON
     author STRING who made the change
     reason STRING why
     changed_at TIMESTAMP when (UTC)
+    """,
+)
+SILVER_RATES = Table(
+    "silver_rates",
+    "A rate of exchange of a day; if a currency has several of one day, the latest by at counts.",
+    """
+    date DATE day (UTC) whose payments it is for
+    currency STRING code of the currency, such as USD
+    rate DOUBLE units of the base currency for one unit of it
+    source STRING name of the file that it was loaded from
+    author STRING who loaded it
+    at TIMESTAMP when (UTC)
     """,
 )
 SILVER_DELIVERIES = Table(
@@ -627,6 +640,7 @@ TABLES = (
     SILVER_LIST_ENTRIES,
     SILVER_RULES,
     SILVER_DEFINITION,
+    SILVER_RATES,
     SILVER_DELIVERIES,
     SILVER_VERDICTS,
     SILVER_REVIEW_EVENTS,
@@ -654,8 +668,10 @@ STREAMED = {
 }
 """The names of the tables that streams read."""
 
+_BASE_AMOUNT = Column(BASE_AMOUNT, "DOUBLE", "amount in the base currency of `[currency]`; null if no rate is known")
 _WITH_DECLARED = {table.name for table in (BRONZE_TRANSACTIONS, SILVER_TRANSACTIONS, SILVER_QUARANTINE)}
 RESERVED_NAMES = {name for table in TABLES if table.name in _WITH_DECLARED for name in table.column_names}
+RESERVED_NAMES |= {BASE_AMOUNT}
 """The names that a column of the setting ``columns`` cannot have."""
 
 
@@ -664,13 +680,17 @@ def with_declared(
 ) -> Table:
     """Return a table with the columns that the settings declare, if it is a table that has them.
 
-    Declared columns have the same name in bronze, silver and quarantine. Predictions have the declared features, which
-    are given with their types.
+    Declared columns have the same name in bronze, silver and quarantine; only silver has ``base_amount``, if it is
+    among the columns. Predictions have the declared features, which are given with their types.
     """
     if table.name == GOLD_FRAUD_PREDICTIONS.name:
         return table.with_columns(_of_feature(*feature) for feature in features)
     if table.name not in _WITH_DECLARED:
         return table
-    return table.with_columns(
-        Column(name, column.type.upper(), f"the payload's {column.field}") for name, column in columns.items()
-    )
+    declared = [
+        Column(name, column.type.upper(), f"the payload's {column.field}")
+        for name, column in columns.items()
+        if name != BASE_AMOUNT
+    ]
+    has_base_amount = table.name == SILVER_TRANSACTIONS.name and BASE_AMOUNT in columns
+    return table.with_columns([*declared, _BASE_AMOUNT] if has_base_amount else declared)

@@ -16,6 +16,8 @@ TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
 SECRET = r"^[\w.@-]+/[\w.@-]+$"  # noqa: S105
 MOST_INT = 2**31 - 1
 MOST_LONG = 2**63 - 1
+BASE_AMOUNT = "base_amount"
+"""The column of ``silver_transactions`` with amounts in the base currency, in a lake with the setting ``currency``."""
 MOST_AMOUNT = 1e12
 """Amounts are clipped to this size (of either sign, in account currency) in figures, so that no sum overflows."""
 

@@ -149,7 +149,7 @@ _TASKS = {
     "Steps of a run": ("ingest", "refine", "disputes", "detect", "aggregate", "train", "score", "optimize"),
     "Alerts": ("explain", "deliver", "realtime", "state"),
     "Review": ("cases", "queue", "review", "decisions", "approvals", "audit", "desk", "goaml"),
-    "Rules and models": ("rules", "lists", "features", "model", "verdicts"),
+    "Rules and models": ("rules", "lists", "features", "model", "verdicts", "rates"),
     "Corrections": ("quarantine", "replay", "restore", "forget"),
     "Databricks and Flink": ("workspace", "example"),
 }

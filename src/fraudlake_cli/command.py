@@ -26,6 +26,7 @@ _VALUES = {
     "delivery_secret": "SCOPE/KEY",
     "payload": "JSON",
     "columns": "JSON",
+    "currency": "JSON",
     "entities": "JSON",
     "features": "JSON",
     "row_retention": "JSON",

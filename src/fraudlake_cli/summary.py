@@ -64,7 +64,8 @@ def _counts_of_rows(status: Status) -> Iterator[tuple[str, int, str]]:
     yield "landed", source.landed, f"rows in {counted(source.landed_files, 'file')}"
     yield "bronze", rows.bronze, f"as landed; {counted(source.rejected_files, 'file')} rejected"
     warnings = "".join(f"; {count:,} warned of {name}" for name, count in rows.warnings.items())
-    yield "silver", rows.silver, f"valid transactions{warnings}"
+    without_rate = f"; {rows.without_rate:,} without a rate" if rows.without_rate else ""
+    yield "silver", rows.silver, f"valid transactions{warnings}{without_rate}"
     broken = f"by broken rule: {_by_name(rows.reasons)}" if rows.reasons else "rows that broke a rule"
     yield "quarantine", rows.quarantine, broken
     if rows.removed:

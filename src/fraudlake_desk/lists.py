@@ -205,7 +205,7 @@ def find_entity(store: Store, rules: RuleSet, name: str, of: str | None) -> Enti
         of = known[0]
     if known and of not in known:
         raise UsageError(f"the list {name} is of {' and of '.join(known)}, and not of {of}: use another list")
-    key = rule_lists.key_columns(of, query_columns(store.settings.columns), store.settings.entities)
+    key = rule_lists.key_columns(of, query_columns(store.settings.silver_columns), store.settings.entities)
     return Entity(of, key)
 
 

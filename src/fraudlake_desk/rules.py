@@ -238,7 +238,7 @@ def _evaluated(store: Store, rules: Sequence[Rule], window: Window) -> tuple[pa.
         rows = scores.scored(store, window)
         alerts = [scores.alerts(store, rule, rows) for rule in of_scores]
         return rows, [evidence.table(rows, raised, (), rule_entity.THE_ACCOUNT) for raised in alerts]
-    columns = query_columns(store.settings.columns)
+    columns = query_columns(store.settings.silver_columns)
     compiled = [rule.compile(columns, store.settings.entities) for rule in rules]
     by = rule_entity.find_entity_or_account(rules[0], compiled[0].partition_by, store.settings)
     read = [name for one in compiled for name in one.columns]

@@ -489,6 +489,7 @@ def test_nothing_is_delivered_unless_it_is_wanted() -> None:
 _OF_PACKAGE = (
     "payload",
     "columns",
+    "currency",
     "entities",
     "features",
     "disputes",

@@ -48,6 +48,14 @@ def page(store: LocalStore, address: str) -> str:
     return browser.get(address).text
 
 
+def test_a_lake_of_several_currencies_has_them_in_the_column_of_its_setting() -> None:
+    declared = dict.fromkeys(("card_currency", "code"), "string")
+    row = {"card_currency": "USD", "code": "GBP"}
+    by_name = Settings.model_validate({"columns": declared})
+    by_setting = Settings.model_validate({"columns": declared, "currency": {"column": "code", "base": "EUR"}})
+    assert (money.currencies(by_name, [row]), money.currencies(by_setting, [row])) == (["USD"], ["GBP"])
+
+
 def test_items_of_the_queue_have_the_currencies_of_their_payments(store: LocalStore) -> None:
     found = money.read_currencies(store, items.listed(store, small_lake.DAY))
     assert (found["alert0"], found["alert1"], found["alert2"], found["drawn8"]) == (["EUR"], ["USD"], [], [])

@@ -41,6 +41,7 @@ MADE = {
 RECORDED = {
     "payload": PAYLOAD,
     "columns": COLUMNS,
+    "currency": None,
     "entities": ENTITIES,
     "features": FEATURES,
     "label_delay": "172800 s",
@@ -87,11 +88,12 @@ def test_what_was_not_given_is_recorded_when_a_state_depends_on_it(tmp_path: Pat
     assert [row[:3] for row in recorded(tmp_path / "lake")] == [
         (1, "clustering", "zorder"),
         (1, "columns", {}),
+        (1, "currency", None),
         (1, "payload", {}),
     ]
     later = open_lake(settings.load(lake=tmp_path / "lake", ordering="event_time"))
     later.record_definition()
-    assert [row[:3] for row in recorded(tmp_path / "lake")][3:] == [
+    assert [row[:3] for row in recorded(tmp_path / "lake")][4:] == [
         (2, "ordering", "event_time"),
         (3, "approvals", 1),
         (3, "buckets", 16),
@@ -213,7 +215,7 @@ def test_the_command_makes_a_lake(tmp_path: Path, fraudlake_here: FraudlakeHere)
     made = fraudlake_here(*lake, "--author", "ann", "--yes")
     assert made.returncode == 0
     assert made.stdout.splitlines()[-2:] == ["columns: kind is new; merchant_id is new", "buckets: 8 instead of 16"]
-    written = {"buckets": 8, "clustering": "zorder", "columns": COLUMNS, "payload": {}}
+    written = {"buckets": 8, "clustering": "zorder", "columns": COLUMNS, "currency": None, "payload": {}}
     assert recorded(tmp_path / "new") == [(1, name, value, "ann") for name, value in written.items()]
 
 
@@ -247,6 +249,32 @@ def test_entities_come_and_go_but_keep_their_keys(root: Path, fraudlake_here: Fr
     # A column stays while an entity is keyed by it.
     refused = fraudlake_here("--lake", str(root), "define", "--columns", '{"kind": "string"}', "--yes")
     assert "entities: shop is keyed by merchant_id, which is not a column of" in refused.stderr
+
+
+def test_a_currency_is_in_a_text_column_and_its_base_stays(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
+    in_euro = {"columns": '{"code": "string", "fee": "double"}', "currency": '{"column": "code", "base": "EUR"}'}
+    opened = open_lake(settings.load(lake=tmp_path / "euro", **in_euro))
+    assert [*opened.store.column_types(tables.SILVER_TRANSACTIONS)][-3:] == ["code", "fee", "base_amount"]
+    assert [*opened.store.column_types(tables.BRONZE_TRANSACTIONS)][-2:] == ["code", "fee"]
+
+    define = ("--lake", str(tmp_path / "euro"), "define", "--author", "ann", "--yes", "--currency")
+    for currency, line in (
+        ('{"column": "code", "base": "USD"}', "are in EUR, and stay so: create another lake"),
+        ('{"column": "fee", "base": "EUR"}', "currency: fee is not a text column of"),
+        ('{"base": "EUR"}', "currency: currency is not a text column of"),
+        ('{"column": "code", "base": "euro"}', "--currency: base = 'euro': string should match pattern '^[A-Z]{3}$'"),
+        ('{"column": "code", "base": "EUR", "carry_days": 99}', "less than or equal to 31"),
+    ):
+        refused = fraudlake_here(*define, currency)
+        assert refused.returncode == 2
+        assert line in refused.stderr
+    made = fraudlake_here(*define, '{"column": "code", "base": "EUR", "carry_days": 0}')
+    assert '[currency]\ncolumn = "code"\nbase = "EUR"\ncarry_days = 0\n' in made.stdout
+    # The column is needed as long as it is the currency's.
+    lost = fraudlake_here("--lake", str(tmp_path / "euro"), "define", "--columns", '{"fee": "double"}', "--yes")
+    assert "currency: code is not a text column of" in lost.stderr
+    with pytest.raises(UsageError, match="'base_amount' is a column of the lake's own"):
+        settings.load(columns='{"base_amount": "double"}')
 
 
 def test_a_new_feature_looks_back_no_further_than_silver_keeps_rows(root: Path, tmp_path: Path) -> None:

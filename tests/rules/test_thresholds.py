@@ -236,6 +236,43 @@ def test_a_row_without_a_value_neither_counts_nor_is_compared(
     assert found == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"aggregate": "sum", "column": "base_amount", "above": 0}, {0: 40, 2: 100}),
+        ({"aggregate": "count", "column": "base_amount", "above": 0}, {0: 1, 2: 2}),
+        ({"aggregate": "min", "column": "base_amount", "below": 50}, {0: 40, 2: 40}),
+        ({"aggregate": "max", "column": "base_amount", "where": "amount > 1", "above": 0}, {2: 60}),
+        ({"aggregate": "count", "where": "base_amount > 50", "above": 0}, {2: 1}),
+        ({"aggregate": "count", "where": "NOT base_amount > 50", "above": 0}, {0: 1}),
+        ({"aggregate": "count", "above": 0}, {0: 1, 1: 2, 2: 3, 3: 4}),
+    ],
+)
+def test_a_payment_without_a_rate_gets_no_verdict_of_a_rule_on_the_base_amount(
+    fields: dict[str, Any], expected: dict[int, float]
+) -> None:
+    rows = pa.table(
+        {
+            "account_id": ["a"] * 4,
+            "amount": [1.0, 2.0, 3.0, 4.0],
+            "base_amount": [40.0, None, 60.0, None],
+            "timestamp": pa.array([number * SECOND for number in range(4)], pa.timestamp("us", "UTC")),
+        }
+    )
+    in_euro = Settings.model_validate({"columns": {"currency": "string"}, "currency": {"base": "EUR"}})
+    rule = ThresholdRule.model_validate({"name": "many", "window": "1 h", **fields})
+    found = rule.compile(query_columns(in_euro.silver_columns)).evaluate(rows).alerts
+    assert {alert.rows[-1]: alert.measures[rule.aggregate] for alert in found} == expected
+
+
+def test_a_lake_of_one_currency_has_no_base_amount() -> None:
+    rule = ThresholdRule.model_validate(
+        {"name": "many", "window": "1 h", "aggregate": "sum", "column": "base_amount", "above": 1}
+    )
+    with pytest.raises(UsageError, match="there is no column 'base_amount'"):
+        rule.compile(query_columns(Settings().silver_columns))
+
+
 @pytest.mark.parametrize("limits", [{}, {"above": 1, "below": 2}])
 def test_a_threshold_has_one_limit(limits: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="a threshold needs either"):

@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 import urllib.request
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from fraudlake import tables
 from fraudlake.errors import UsageError
+from fraudlake.lake import open_lake
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.process import logs
 from fraudlake.settings import Settings
@@ -107,6 +108,17 @@ def test_a_collector_gets_no_age_without_late_items_and_no_number_if_they_cannot
     got = read()
     assert all(math.isnan(value) for value in late_items(got))
     assert got["fraudlake_info", ""] == 1
+
+
+def test_a_collector_gets_the_payments_without_a_rate(tmp_path: Path) -> None:
+    declared = {"columns": {"currency": "string"}, "currency": {"base": "EUR"}}
+    store = LocalStore(open_lake(Settings.model_validate({"lake": tmp_path / "lake", **declared})).settings)
+    silver = tables.with_declared(tables.SILVER_TRANSACTIONS, store.settings.silver_columns)
+    day = date(2026, 3, 7)
+    plain_lake.fill(store.root, silver, {"date": day, "base_amount": 1.0}, {"date": day}, {"date": day})
+    metrics, read = served("a lake of several currencies")
+    metrics.follow(store)
+    assert read()["fraudlake_transactions_without_rate", ""] == 2
 
 
 def late_items(got: dict[tuple[str, str], float]) -> tuple[float, float]:

@@ -160,7 +160,7 @@ def evaluate_in_tasks(
 
     ``made`` gets the alerts of each rule in chunks, :data:`evidence.COLUMNS` and, if needed, ``verdicts``.
     """
-    columns = query_columns(settings.columns)
+    columns = query_columns(settings.silver_columns)
     entities = settings.entities
     compiled = [rule.compile(columns, entities) for rule in rules]
     partition_by = compiled[0].partition_by

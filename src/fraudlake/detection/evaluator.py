@@ -57,7 +57,7 @@ class Evaluator:
             entities.add(rule_entity.THE_ACCOUNT)
         needed = {name for rules in live.values() for name in rules.further}
         needed |= {name for by in pairs for name in by.columns} - {*detector.FLAGS.names}
-        silver = tables.with_declared(tables.SILVER_TRANSACTIONS, settings.columns).schema
+        silver = tables.with_declared(tables.SILVER_TRANSACTIONS, settings.silver_columns).schema
         further = {name: pa.field(live_rules.PREFIX + name, silver.field(name).type) for name in sorted(needed)}
         by_entity = {
             by.number: EntityRules(

@@ -106,7 +106,7 @@ def lists_of(rule: Rule, settings: Settings) -> tuple[RuleList, ...]:
     """
     if not (rule.allowed or rule.watched):
         return ()
-    columns = query_columns(settings.columns)
+    columns = query_columns(settings.silver_columns)
     by = THE_ACCOUNT.columns
     if rule.looks_at == "transactions":
         by = tuple(rule.compile(columns, settings.entities).partition_by)
@@ -195,7 +195,7 @@ def entities_of(rules: RuleSet, name: str, settings: Settings) -> dict[str, Enti
         if rule.looks_at == "predictions":
             by_name[ACCOUNT] = THE_ACCOUNT
             continue
-        compiled = rule.compile(query_columns(settings.columns), settings.entities)
+        compiled = rule.compile(query_columns(settings.silver_columns), settings.entities)
         by = rule_entity.find_entity(rule, compiled.partition_by, settings)
         by_name[by.name] = by
     return by_name

@@ -62,7 +62,7 @@ class LiveRules:
             UsageError: a rule does not fit the columns, or groups by no entity.
         """
         versions = [version for version in versions if version.rule.kind != "small_then_large"]
-        columns = query_columns(settings.columns) if versions else {}
+        columns = query_columns(settings.silver_columns) if versions else {}
         compiled = [version.rule.compile(columns, settings.entities) for version in versions]
         entities = [
             rule_entity.find_entity(version.rule, rule.partition_by, settings)

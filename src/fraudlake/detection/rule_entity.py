@@ -53,7 +53,7 @@ def named(rule: AnyRule, settings: Settings) -> Entity:
     """
     if rule.entity == ACCOUNT:
         return THE_ACCOUNT
-    key = rule.key(query_columns(settings.columns), settings.entities)
+    key = rule.key(query_columns(settings.silver_columns), settings.entities)
     return Entity(rule.entity, tuple(column.name for column in key))
 
 

@@ -203,7 +203,7 @@ def require_valid(rules: Sequence[Rule], settings: Settings) -> None:
     # The module loads pyspark, which the desk does not need.
     from fraudlake.detection.evaluator import Evaluator
 
-    columns = query_columns(settings.columns)
+    columns = query_columns(settings.silver_columns)
     for rule in rules:
         rule.check(columns, settings.entities)
     Evaluator.of(settings, RuleSet.of(rules).of_source("transactions").versions)

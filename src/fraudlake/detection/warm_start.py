@@ -147,7 +147,7 @@ def _newest(silver: DataFrame) -> int:
 
 def _look_back(settings: Settings, added: Sequence[RuleVersion], time: int) -> int | None:
     """Return the earliest event time that rules look back to from ``time``, in microseconds; None: unbounded."""
-    columns = query_columns(settings.columns)
+    columns = query_columns(settings.silver_columns)
     spans = [version.rule.compile(columns, settings.entities).look_back for version in added]
     if None in spans:
         return None

@@ -42,7 +42,7 @@ def what_if(lake: Lake, old: Rule | None, new: Rule, first: date | None = None, 
     Raises:
         UsageError: a rule does not fit the columns, or the rules are of different entities.
     """
-    columns = query_columns(lake.settings.columns)
+    columns = query_columns(lake.settings.silver_columns)
     rules = [rule for rule in (old, new) if rule is not None]
     compiled = [rule.compile(columns, lake.settings.entities) for rule in rules]
     if len({tuple(one.partition_by) for one in compiled}) > 1:

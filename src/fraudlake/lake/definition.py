@@ -1,9 +1,9 @@
 """Definition: the settings that define a lake, recorded in ``silver_definition`` for every command that opens it.
 
-The table has the settings of :data:`fraudlake.settings.DEFINITION`. Payload, columns and clustering are recorded when
-the tables are made, the others by the first command that gives them, and no later than the first start of a stream with
-state. Until then the command's own settings count. A command may omit recorded settings. It is refused if it gives
-other values, unless it makes a :class:`Change`.
+The table has the settings of :data:`fraudlake.settings.DEFINITION`. Payload, columns, currency and clustering are
+recorded when the tables are made, the others by the first command that gives them, and no later than the first start of
+a stream with state. Until then the command's own settings count. A command may omit recorded settings. It is refused if
+it gives other values, unless it makes a :class:`Change`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _APPLICATION = "fraudlake definition"
 """Delta's ``txnAppId`` of changes: if two are made at once, Delta accepts one of them."""
-_OF_TABLES = ("payload", "columns", "clustering")
+_OF_TABLES = ("payload", "columns", "currency", "clustering")
 """Settings that are recorded when the tables are created."""
 _DECLARING = (tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE)
 
@@ -91,16 +91,16 @@ def settle(lake: Lake, recorded: Recorded, change: Change | None = None) -> tupl
         known |= {name: getattr(settings, name) for name in different}
     settled = settings.defined(known)
     require_known(settled, lake.name)
-    if "columns" in missing or "columns" in different:
+    if {"columns", "currency"}.intersection([*missing, *different]):
         for table in filter(lake.has, _DECLARING):
-            tables.require_types(tables.with_declared(table, settled.columns), lake.store.column_types(table))
+            tables.require_types(tables.with_declared(table, settled.silver_columns), lake.store.column_types(table))
     names = {*_OF_TABLES, *settings.given, *known}
     values = {name: getattr(settled, name) for name in DEFINITION if name in names}
     if "features" in settings.given and ("features" in missing or "features" in different):
         require_kept(settled.features, settings.row_retention)
     predictions = tables.GOLD_FRAUD_PREDICTIONS
     if "features" in different and lake.has(predictions):
-        with_features = tables.with_declared(predictions, {}, typed(settled.features, settled.columns))
+        with_features = tables.with_declared(predictions, {}, typed(settled.features, settled.silver_columns))
         tables.require_types(with_features, lake.store.column_types(predictions), "features")
     return settled, {name: value for name, value in values.items() if name in missing or name in different}
 
@@ -135,11 +135,18 @@ def differences(before: Settings, after: Settings) -> dict[str, str]:
 
 
 def require_known(settings: Settings, name_of_lake: str) -> None:
-    """Refuse entities and features that refer to columns or entities that the lake does not have.
+    """Refuse a currency, entities and features that refer to columns or entities that the lake does not have.
 
     Raises:
-        UsageError: an entity is keyed by an undeclared column, or a feature does not suit columns and entities.
+        UsageError: the currency is in, or an entity is keyed by, an undeclared column, or a feature does not suit
+            columns and entities.
     """
+    currency = None if settings.currency is None else settings.currency.column
+    if currency is not None and (currency not in settings.columns or settings.columns[currency].type != "string"):
+        raise UsageError(
+            f"currency: {currency} is not a text column of {name_of_lake}: declare it in [columns] as string, or name "
+            "another column"
+        )
     known = ("account_id", *settings.columns)
     for name, columns in settings.entities.items():
         for column in columns:
@@ -148,7 +155,7 @@ def require_known(settings: Settings, name_of_lake: str) -> None:
                     f"entities: {name} is keyed by {column}, which is not a column of {name_of_lake}; declared are "
                     f"{', '.join(known)}: declare it in [columns], or leave {name} out"
                 )
-    require_declared(settings.features, settings.columns, settings.entities, settings.flink_delay)
+    require_declared(settings.features, settings.silver_columns, settings.entities, settings.flink_delay)
 
 
 def _require_changeable(lake: Lake, name: str, known: Any) -> None:
@@ -162,6 +169,10 @@ def _require_changeable(lake: Lake, name: str, known: Any) -> None:
         raise UsageError(
             f"approvals: {lake.name} needs {known} people, who must agree to that: ask with "
             f"'fraudlake define --approvals {value} --yes'"
+        )
+    if name == "currency" and known is not None and (value is None or value.base != known.base):
+        raise UsageError(
+            f"currency: rates and amounts of {lake.name} are in {known.base}, and stay so: create another lake"
         )
     for entity in known if name == "entities" else ():
         if value.get(entity, known[entity]) != known[entity]:

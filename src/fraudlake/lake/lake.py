@@ -97,7 +97,7 @@ class Lake(ABC):
     @property
     def declared_features(self) -> list[tuple[DeclaredFeature, str]]:
         """The declared features with the types, in SQL, of their columns."""
-        return typed(self.settings.features, self.settings.columns)
+        return typed(self.settings.features, self.settings.silver_columns)
 
     def _define(self, is_read: bool, change: Change | None) -> None:
         """Complete the settings with the lake's definition; record new parts of it, unless the lake is only read.

@@ -226,7 +226,7 @@ class LakeStore(Store):
 
 def declared(table: Table, settings: Settings) -> Table:
     """Return a table with the columns and features that settings declare for it."""
-    return tables.with_declared(table, settings.columns, typed(settings.features, settings.columns))
+    return tables.with_declared(table, settings.silver_columns, typed(settings.features, settings.silver_columns))
 
 
 def complete(rows: pa.Table, table: Table) -> pa.Table:

@@ -29,10 +29,10 @@ class FeatureExpressions:
     @classmethod
     def from_settings(cls, settings: Settings) -> FeatureExpressions:
         """Return the expressions of a lake."""
-        compiled = expressions_of(settings.features, settings.columns)
+        compiled = expressions_of(settings.features, settings.silver_columns)
         known = {*features.COMPUTED.names, *(feature.name for feature in settings.features)}
         names = {name for expression in compiled.values() for name in expression.columns} - known
-        return cls(compiled, tuple(columns_of(names, settings.columns)))
+        return cls(compiled, tuple(columns_of(names, settings.silver_columns)))
 
     def add_to(self, rows: pa.Table) -> pa.Table:
         """Add the expressions to rows that have all other features, and the columns that expressions read.

@@ -213,4 +213,7 @@ def plans(settings: Settings) -> dict[str, Plan]:
             by_entity.setdefault(feature.entity, []).append(feature)
     known_after = settings.known_after
     are_chargebacks = settings.are_chargebacks
-    return {entity: Plan(tuple(of), settings.columns, known_after, are_chargebacks) for entity, of in by_entity.items()}
+    return {
+        entity: Plan(tuple(of), settings.silver_columns, known_after, are_chargebacks)
+        for entity, of in by_entity.items()
+    }

@@ -201,5 +201,5 @@ def names(settings: Settings) -> tuple[str, ...]:
 
 def computed_columns(settings: Settings) -> list[tables.Column]:
     """Return the columns of computed rows: those of :data:`COMPUTED`, and the declared features."""
-    declared = typed(settings.features, settings.columns)
+    declared = typed(settings.features, settings.silver_columns)
     return [*_COLUMNS, *(tables.Column(feature.name, type_, feature.meaning) for feature, type_ in declared)]

@@ -69,7 +69,7 @@ def try_all(
 ) -> Iterator[Trial]:
     """Evaluate thresholds over all transactions, and choose their possible limits."""
     ordered: dict[str, tuple[pa.Table, NDArray[np.int64]]] = {}
-    columns = query_columns(settings.columns)
+    columns = query_columns(settings.silver_columns)
     for number, rule in enumerate(rules):
         progress(number, len(rules), f"{rule.entity}: {rule.aggregate}")
         compiled = rule.compile(columns, settings.entities)

@@ -171,7 +171,7 @@ def suggest(lake: Lake, accounts: int, progress: Progress = lambda *_: None) -> 
 def _columns(settings: Settings) -> list[str]:
     """Return the columns of silver that labels and candidates read."""
     names = ["transaction_id", "account_id", "timestamp", "amount", "label", "source", "position"]
-    return list(dict.fromkeys([*names, *settings.columns]))
+    return list(dict.fromkeys([*names, *settings.silver_columns]))
 
 
 def _labels(lake: Lake, silver: pa.Table) -> tuple[pa.Array, datetime, datetime]:

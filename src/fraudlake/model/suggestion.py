@@ -182,12 +182,12 @@ def is_chance(before: float, after: float, frauds: int) -> bool:
 
 def _columns(settings: Settings) -> list[str]:
     """Return the columns of silver that candidates may read."""
-    return list(dict.fromkeys([*history.columns_read(settings), *settings.columns]))
+    return list(dict.fromkeys([*history.columns_read(settings), *settings.silver_columns]))
 
 
 def _texts(silver: pa.Table, settings: Settings) -> dict[str, int]:
     """Return the number of values of each declared text column."""
-    names = [name for name, column in settings.columns.items() if column.type == "string"]
+    names = [name for name, column in settings.silver_columns.items() if column.type == "string"]
     return {name: len(pc.unique(silver[name])) for name in names}
 
 
@@ -219,7 +219,7 @@ def _declared(entity: str, fields: dict[str, Any]) -> DeclaredFeature:
 def _possible(declared: Sequence[DeclaredFeature], settings: Settings) -> set[str]:
     """Return the names of the features that see no further back than silver keeps rows, and that no column has."""
     kept = settings.row_retention.get(tables.SILVER_TRANSACTIONS.name, timedelta.max)
-    taken = {name.lower() for name in settings.columns}
+    taken = {name.lower() for name in settings.silver_columns}
     possible = {one.name for one in declared if (one.window or timedelta(0)) + one.delay <= kept} - taken
     refused = {one.name for one in declared} - possible
     return {one.name for one in declared if one.name in possible and not refused & _words(one)}
@@ -232,7 +232,7 @@ def _words(feature: DeclaredFeature) -> set[str]:
 
 def _own_values(settings: Settings, texts: Mapping[str, int]) -> Iterator[DeclaredFeature]:
     keys = {name for entity in settings.entities for name in settings.entity_columns(entity)}
-    for name, column in settings.columns.items():
+    for name, column in settings.silver_columns.items():
         is_category = column.type in ("double", "boolean") or texts.get(name, _MOST_TEXTS) < _MOST_TEXTS
         if is_category and name not in keys:
             yield DeclaredFeature(name=f"own_{name}".lower(), aggregate="value", column=name)
@@ -392,7 +392,7 @@ def _used(trial: _Trial, kept: list[Group], settings: Settings) -> set[str]:
     """Return the names of the features that a model of the kept groups uses, and that their expressions name."""
     trial.area(kept)
     used = {name for name, gain in trial.gains.items() if gain > 0}
-    for name, expression in reversed(expressions_of(settings.features, settings.columns).items()):
+    for name, expression in reversed(expressions_of(settings.features, settings.silver_columns).items()):
         if name in used:
             used |= expression.columns
     return used

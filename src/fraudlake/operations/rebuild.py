@@ -35,6 +35,7 @@ from fraudlake.quarantine import replay
 from fraudlake.rules.columns import query_columns
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
+from fraudlake.silver.base_amount import with_base_amount
 from fraudlake.streams import cases, groups, lanes, score
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt
     """
     if last < first:
         raise UsageError(f"--to {last} is before --from {first}")
-    columns = query_columns(lake.settings.columns)
+    columns = query_columns(lake.settings.silver_columns)
     rules = rule_table.read(lake)
     reaches = {
         version.rule.name: version.rule.compile(columns, lake.settings.entities).look_back
@@ -347,6 +348,7 @@ def _refined(lake: Lake, days: _Days, present: DataFrame, quarantined: DataFrame
     came_first = F.coalesce("_came_first", F.lit(False))
     rows = duplicates.with_duplicate_reasons(checked, summary, overlapping, stored, came_first).drop("_came_first")
     valid = silver.valid(rows, lake.settings.columns).unionByName(corrected, allowMissingColumns=True)
+    valid = with_base_amount(valid, lake, (days.first, days.last))
     known_since = quarantined.groupBy(silver.source().alias("source"), silver.position().alias("position")).agg(
         F.min("quarantined_at").alias("_since")
     )

@@ -30,6 +30,7 @@ from fraudlake.lake.merge import merge, same
 from fraudlake.lake.rows import has_rows
 from fraudlake.quarantine.show import broken, raw_columns, require_known
 from fraudlake.silver import duplicates, quality_rules, transactions
+from fraudlake.silver.base_amount import with_base_amount
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -179,7 +180,7 @@ def _carry_out(lake: Lake, folder: Path) -> None:
     # The settings may have declared other columns when the plan was written.
     quarantine = lake.table(tables.SILVER_QUARANTINE).columns
     plan = lake.session.read.schema(f"{quarantine}, {_PLANNED}").parquet(str(folder / "plan"))
-    valid = transactions.valid(plan, lake.settings.columns)
+    valid = with_base_amount(transactions.valid(plan, lake.settings.columns), lake)
     if has_rows(valid):
         Appender(f"replay-{folder.name}").append(lake, valid, tables.SILVER_TRANSACTIONS, 0)
     _update_quarantine(lake, plan)

@@ -9,7 +9,8 @@ from typing import Annotated, Any, get_args
 from pydantic import PrivateAttr, SecretStr, TypeAdapter
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
-from fraudlake.settings.columns import Columns
+from fraudlake.settings.columns import Columns, DeclaredColumn
+from fraudlake.settings.currency import Currencies
 from fraudlake.settings.delivery import Delivery
 from fraudlake.settings.desk import Desk
 from fraudlake.settings.detection import Detection
@@ -27,11 +28,13 @@ from fraudlake.settings.spark import Spark
 from fraudlake.settings.storage import Storage
 from fraudlake.settings.streams import Streams
 from fraudlake.text import toml_file
+from fraudlake.values import BASE_AMOUNT
 
 ENV_PREFIX = "FRAUDLAKE_"
 DEFINITION = (
     "payload",
     "columns",
+    "currency",
     "entities",
     "features",
     "label_delay",
@@ -42,6 +45,7 @@ DEFINITION = (
     "approvals",
 )
 """The settings that define a lake, which records them (:mod:`fraudlake.lake.definition`)."""
+_BASE_AMOUNT = DeclaredColumn.model_validate({"from": BASE_AMOUNT, "type": "double"})
 
 
 class _File(TomlConfigSettingsSource):
@@ -62,6 +66,7 @@ class Settings(
     Detection,
     Features,
     Entities,
+    Currencies,
     Columns,
     Payload,
     Files,
@@ -97,6 +102,11 @@ class Settings(
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Give flags precedence over the environment, and the environment over the file."""
         return init_settings, env_settings, _File(settings_cls)
+
+    @property
+    def silver_columns(self) -> dict[str, DeclaredColumn]:
+        """The further columns of ``silver_transactions``: the declared ones and, with ``currency``, ``base_amount``."""
+        return self.columns if self.currency is None else {**self.columns, BASE_AMOUNT: _BASE_AMOUNT}
 
     @property
     def given(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ from fraudlake.lake.rows import persisted, persisted_batch
 from fraudlake.quarantine import replay
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
+from fraudlake.silver.base_amount import with_base_amount
 from fraudlake.streams.batch_inputs import BatchInputs
 from fraudlake.streams.stream import Stream
 
@@ -53,7 +54,7 @@ def streams(lake: Lake) -> list[Stream]:
             with persisted(rows) if may_hold_duplicates else nullcontext():
                 written = []
                 if summary.valid:
-                    valid = silver.valid(rows, lake.settings.columns)
+                    valid = with_base_amount(silver.valid(rows, lake.settings.columns), lake, summary.dates)
                     appender.append(lake, valid, tables.SILVER_TRANSACTIONS, batch_id, record=inputs.as_record())
                     written.append(tables.SILVER_TRANSACTIONS)
                 if summary.rejected or may_hold_duplicates:

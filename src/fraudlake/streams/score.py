@@ -14,12 +14,21 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.bronze import contract, messages
 from fraudlake.entity import ACCOUNT
-from fraudlake.errors import FraudlakeError
+from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import session
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.missing_version import of_version
 from fraudlake.lake.rows import has_rows
-from fraudlake.model import alerts, feature_buckets, feature_plan, features, lake_features, predictions, published
+from fraudlake.model import (
+    alerts,
+    entity_features,
+    feature_buckets,
+    feature_plan,
+    features,
+    lake_features,
+    predictions,
+    published,
+)
 from fraudlake.model.champion import publish
 from fraudlake.model.registry import Registry, published_champion
 from fraudlake.silver import transactions as silver
@@ -28,6 +37,7 @@ from fraudlake.streams import prediction_figures
 from fraudlake.streams.score_alerts import ScoreAlerts
 from fraudlake.streams.stream import OutdatedError, Stream, advice
 from fraudlake.text import json_text
+from fraudlake.values import BASE_AMOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -321,6 +331,10 @@ def _are_chargebacks(lake: Lake) -> bool:
 
 def _from_kafka(lake: Lake) -> Stream:
     settings = lake.settings
+    if BASE_AMOUNT in entity_features.columns_read(settings):
+        raise UsageError(
+            "score: a declared feature reads base_amount, which only silver has: score without --source kafka"
+        )
     checkpoint = lake.checkpoint(FROM_KAFKA)
     if checkpoint.is_new and has_rows(_scored_from_silver(lake)):
         raise FraudlakeError(

@@ -1,6 +1,6 @@
 """Telemetry: publishes Spark's reports on micro-batches in the log, and as OpenMetrics at a loopback address.
 
-The metrics have the late items of the review, too, which nobody's micro-batch reports.
+The metrics have the late items of the review and the payments without a rate, too, which no micro-batch reports.
 """
 
 from __future__ import annotations
@@ -10,22 +10,27 @@ import math
 import threading
 import time
 from datetime import UTC, datetime
-from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from fraudlake import __version__
 from fraudlake.errors import UsageError
 from fraudlake.process import logs
 from fraudlake.review import late
+from fraudlake.silver import rates
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fraudlake.lake import Lake
     from fraudlake.lake.store import Store
+
+Found = TypeVar("Found")
 
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 """The limits of the histogram of durations."""
 _FRESH = 60.0
-"""Seconds for which a scraper gets the same late items: to count them reads tables."""
+"""Seconds for which a scraper gets the same counts of rows: to count them reads tables."""
 
 
 class Observer(Protocol):
@@ -109,12 +114,19 @@ class Metrics:
             "Age of the oldest of them, from when its queue was built; 0 if there is none.",
             registry=registry,
         )
+        self._without_rate = Gauge(
+            "fraudlake_transactions_without_rate",
+            "Transactions of silver without an amount in the base currency.",
+            registry=registry,
+        )
 
     def follow(self, store: Store) -> None:
-        """Count the late items of a lake's review whenever a scraper asks."""
-        review = _LateItems(store)
-        self._late.set_function(review.count)
-        self._oldest.set_function(review.oldest_seconds)
+        """Count the late items of a lake's review, and its payments without a rate, whenever a scraper asks."""
+        review = _Counted("late items", partial(late.count, store))
+        self._late.set_function(lambda: review.figure(lambda found: found.items))
+        self._oldest.set_function(lambda: review.figure(_oldest_seconds))
+        without_rate = _Counted("payments without a rate", partial(rates.count_missing, store))
+        self._without_rate.set_function(lambda: without_rate.figure(float))
 
     def started(self, step: str) -> None:
         """Mark a stream as running."""
@@ -144,40 +156,35 @@ class Metrics:
             self._failures.labels(step).inc()
 
 
-class _LateItems:
-    """The late items of a lake's review, counted again after :data:`_FRESH` seconds; NaN if that fails."""
+class _Counted(Generic[Found]):
+    """What is counted in the tables of a lake, again after :data:`_FRESH` seconds."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, name: str, count: Callable[[], Found]) -> None:
+        self._name = name
+        self._count = count
         self._lock = threading.Lock()
-        self._late: late.Late | None = None
+        self._found: Found | None = None
         self._until = -math.inf
 
-    def count(self) -> float:
-        """Return the number of late items."""
-        found = self._read()
-        return math.nan if found is None else found.items
-
-    def oldest_seconds(self) -> float:
-        """Return the age of the oldest one in seconds; 0 if there is none."""
-        found = self._read()
-        if found is None:
-            return math.nan
-        return (datetime.now(UTC) - found.oldest_at).total_seconds() if found.oldest_at else 0.0
-
-    def _read(self) -> late.Late | None:
+    def figure(self, of: Callable[[Found], float]) -> float:
+        """Return a figure of what was counted; NaN if counting failed."""
         with self._lock:
             if time.monotonic() >= self._until:
-                self._late = self._counted()
+                self._found = self._counted()
                 self._until = time.monotonic() + _FRESH
-            return self._late
+            return math.nan if self._found is None else of(self._found)
 
-    def _counted(self) -> late.Late | None:
+    def _counted(self) -> Found | None:
         try:
-            return late.count(self._store)
-        except Exception as error:  # the metrics of streams are worth more than these two
-            logs.event("late items not counted", logging.WARNING, cause=str(error))
+            return self._count()
+        except Exception as error:  # the metrics of streams are worth more than these
+            logs.event(f"{self._name} not counted", logging.WARNING, cause=str(error))
             return None
+
+
+def _oldest_seconds(found: late.Late) -> float:
+    """Return the age of the oldest late item in seconds; 0 if there is none."""
+    return (datetime.now(UTC) - found.oldest_at).total_seconds() if found.oldest_at else 0.0
 
 
 @cache

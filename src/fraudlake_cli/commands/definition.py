@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 def define(app: App, /, yes: bool, author: str | None, reason: str | None, **flags: str | None) -> None:
     """Show the lake's definition as lines for fraudlake.toml, or change it to the given flags and settings.
 
-    A lake records its payload, columns, entities, features, delay of labels, ordering, buckets, clustering and
-    approvals; all commands take them from there. --columns lists all columns: a column that is left out stays in the
-    tables, but gets no new values. Buckets and ordering can change until the first 'detect', clustering never; fewer
-    approvals need the approval of a second person. With --yes no step may run.
+    A lake records its payload, columns, currency, entities, features, delay of labels, ordering, buckets, clustering
+    and approvals; all commands take them from there. --columns lists all columns: a column that is left out stays in
+    the tables, but gets no new values. Buckets and ordering can change until the first 'detect', clustering and the
+    base currency never; fewer approvals need the approval of a second person. With --yes no step may run.
     """
     shown, changes = redefined(app.settings(**flags), yes, author, reason)
     app.say({"definition": shown, "changes": changes}, f"{_toml(shown)}\n\n{described(changes, yes)}")
@@ -103,6 +103,7 @@ def _toml(definition: dict[str, Any]) -> str:
     tables = {name: value for name, value in definition.items() if isinstance(value, dict)}
     features = definition["features"]
     simple = {name: value for name, value in definition.items() if name not in {*tables, "features"}}
+    simple = {name: value for name, value in simple.items() if value is not None}
     lines = [f"{name} = {json_text.dumps(value)}" for name, value in simple.items()]
     for table, entries in tables.items():
         lines += [f"[{table}]"] if entries else []

@@ -49,7 +49,7 @@ def check(app: App, /, file: Path) -> None:
 
     settings = app.settings_of_lake()
     declared = read(file)
-    require_declared(declared, settings.columns, settings.entities, settings.flink_delay)
+    require_declared(declared, settings.silver_columns, settings.entities, settings.flink_delay)
     require_kept(declared, settings.row_retention)
     lines = [f"{feature.name}: {feature.meaning}" for feature in declared]
     app.say({"valid": _as_json(declared)}, "\n".join(lines) or "no features")

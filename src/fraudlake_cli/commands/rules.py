@@ -74,7 +74,7 @@ def check(app: App, /, name: str | None, file: Path | None, evaluated: bool, **f
 
         versions = rule_table.read(app.open_existing(**flags)).evaluated
         rules = [*{version.rule.name: version.rule for version in versions}.values()]
-    columns = query_columns(settings.columns)
+    columns = query_columns(settings.silver_columns)
     for rule in rules:
         rule.check(columns, settings.entities)
     found = relations.find(rules, columns)

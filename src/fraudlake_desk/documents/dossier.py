@@ -276,7 +276,7 @@ class _Case:
     @property
     def _columns(self) -> list[str]:
         """The declared columns that rows of the case have."""
-        return [name for name in self._store.settings.columns if any(name in row for row in self._transactions)]
+        return [name for name in self._store.settings.silver_columns if any(name in row for row in self._transactions)]
 
     @property
     def _hashes(self) -> str:

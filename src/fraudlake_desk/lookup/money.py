@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 
 def declared(settings: Settings, noun: str) -> tuple[str, ...]:
-    """Return the declared columns whose names are or end with a noun, such as ``currency`` or ``card_currency``."""
+    """Return the declared columns whose names are or end with a noun, such as ``currency`` or ``card_currency``.
+
+    In a lake with the setting ``currency`` its column alone has the currency.
+    """
+    if noun == "currency" and settings.currency is not None:
+        return (settings.currency.column,)
     return _of_noun(tuple(settings.columns), noun)
 
 

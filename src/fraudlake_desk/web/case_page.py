@@ -339,7 +339,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         timeline=_timeline(store.settings, known, item, history.labels(accounts)),
         alerts=[_evidence(alert, known) for alert in shown],
         more_alerts=len(alerts) - len(shown),
-        columns=list(store.settings.columns),
+        columns=list(store.settings.silver_columns),
         score=_score(known),
         panels=f"{_address(item)}/panels" if store.settings.panels else None,
         days=days,

@@ -92,6 +92,16 @@ def _undoing(status: Status, table: Table) -> str:
     return f"{remedy}, or 'fraudlake replay --from DAY --to DAY --apply' computes days again from bronze"
 
 
+def payments_have_rates(status: Status) -> Iterator[Problem]:
+    """Find payments without an amount in the base currency, which rules on that amount do not see."""
+    if number := status.rows.without_rate:
+        yield Problem(
+            f"{counted(number, 'payment')} of silver without a rate of exchange",
+            "'fraudlake rates missing' lists their days and currencies: load their rates with 'fraudlake rates load', "
+            "then run 'fraudlake replay'",
+        )
+
+
 def alerts_are_delivered(status: Status) -> Iterator[Problem]:
     """Find the dead letters of each destination."""
     for destination, counts in status.alerts.deliveries.items():
@@ -142,6 +152,7 @@ CHECKS: tuple[Callable[[Status], Iterator[Problem]], ...] = (
     replays_are_finished,
     removals_are_finished,
     rows_are_refined,
+    payments_have_rates,
     alerts_are_delivered,
     streams_are_up_to_date,
     unread_files_are_safe,

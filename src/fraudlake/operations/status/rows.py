@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fraudlake import tables
 from fraudlake.operations import retention
 from fraudlake.quarantine.show import count_by_name
-from fraudlake.silver import quality_rules
+from fraudlake.silver import quality_rules, rates
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -29,6 +29,8 @@ class Rows:
     """Rows in quarantine, by broken rule."""
     warnings: dict[str, int] = field(default_factory=dict)
     """Rows of silver, by rule that warns."""
+    without_rate: int = 0
+    """Rows of ``silver`` that have no amount in the base currency, in a lake of several currencies."""
     late: int = 0
     """Rows of ``quarantine`` that are in ``silver``, too: they came too late for the detector."""
     removed: Mapping[str, int] = field(default_factory=dict)
@@ -64,6 +66,7 @@ def read(lake: Lake, removed: Removed) -> Rows:
         quarantine=lake.store.count(tables.SILVER_QUARANTINE),
         reasons=reasons,
         warnings=count_by_name(lake, tables.SILVER_TRANSACTIONS, "warnings"),
+        without_rate=rates.count_missing(lake.store),
         late=reasons.get(quality_rules.LATE, 0),
         removed=removed.rows,
         removed_late=removed.from_kafka_or_late.get(tables.SILVER_QUARANTINE.name, 0),

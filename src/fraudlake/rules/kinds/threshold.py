@@ -14,6 +14,7 @@ from fraudlake.rules import rule_lists
 from fraudlake.rules.any_rule import AnyRule
 from fraudlake.rules.compiled_rule import Alert, Evaluation
 from fraudlake.text.durations import Window, microseconds
+from fraudlake.values import BASE_AMOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -69,6 +70,7 @@ class ThresholdRule(AnyRule):
         "z_score",
     ]
     column: str = _AMOUNT
+    """The column; of ``base_amount``, transactions without a rate neither count nor raise alerts."""
     window: Window
     """The duration of the window, or its number of transactions, this one included; the first windows have fewer."""
     where: str | None = None
@@ -215,7 +217,8 @@ class CompiledThreshold:
         if rule.aggregate == "share":
             column = Vector(self._fulfils(ordered))
         else:
-            ordered = ordered if self.condition is None else ordered.where(self._fulfils(ordered))
+            is_conditional = self.condition is not None or self.column.name == BASE_AMOUNT
+            ordered = ordered.where(self._fulfils(ordered)) if is_conditional else ordered
             column = ordered.columns[self.column.name]
         times = ordered.columns[TIME].values
         if isinstance(rule.window, timedelta):
@@ -254,16 +257,18 @@ class CompiledThreshold:
         return Evaluation(alerts, ordered.order[still_counts])
 
     def _fulfils(self, ordered: SortedRows) -> NDArray[np.bool_]:
-        """Return which rows meet the condition; all rows without one."""
+        """Return which rows meet the condition, if any, and have a rate if the aggregate is of the base amount."""
         import numpy as np
 
         from fraudlake_patterns.values import Scope
 
-        if self.condition is None or not len(ordered):
-            return np.ones(len(ordered), bool)
-        holds = self.condition.vector(Scope(ordered.columns, len(ordered), (0, 0), 0))
-        fulfils: NDArray[np.bool_] = holds.values if holds.null is None else holds.values & ~holds.null
-        return fulfils
+        fulfils: NDArray[np.bool_] = np.ones(len(ordered), bool)
+        if self.condition is not None and len(ordered):
+            holds = self.condition.vector(Scope(ordered.columns, len(ordered), (0, 0), 0))
+            fulfils = holds.values if holds.null is None else holds.values & ~holds.null
+        # Without a rate there is no verdict: a sum that ignored the payment could still raise its alert.
+        unknown = ordered.columns[self.column.name].null if self.column.name == BASE_AMOUNT else None
+        return fulfils if unknown is None else fulfils & ~unknown
 
     def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> tuple[pa.Table, Any]:
         """Return the rows of the other accounts, and the unchanged state, which contains no accounts."""
