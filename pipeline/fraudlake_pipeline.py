@@ -33,9 +33,7 @@ if set(LANDED.columns) != set(DECLARED):
 
 for rule in SETTINGS.rules:
     if rule.watched:
-        raise UsageError(
-            f"fraudlake.rules: {rule.name} watches a list, and this pipeline reads none: leave it out"
-        )
+        raise UsageError(f"fraudlake.rules: {rule.name} watches a list, and this pipeline reads none: leave it out")
 
 # Not inside the functions below: Spark allows nothing there that asks for a frame's columns, as mapInArrow does.
 CHECKED = transactions.checked(LANDED, SETTINGS)

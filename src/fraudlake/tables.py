@@ -327,7 +327,7 @@ SILVER_LIST_ENTRIES = Table(
     "An entry of a list, or its early end: the list says what happens to payments of a key.",
     """
     entry_id STRING entry; it has a row as it is added, and another one if it is ended early
-    event STRING added or ended
+    event STRING added, ended, or proposed, which has no effect: a second person must agree
     list STRING suppressed, where its rule raises no alerts, or a list that rules name
     rule STRING name of the rule; null in lists that rules name
     entity STRING what the key is of: account, an entity of [entities], or a column

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 OF_STORE: dict[Action, str] = {
     "rules": "fraudlake.detection.rule_table",
     "correction": "fraudlake_desk.review.corrections",
+    "list": "fraudlake_desk.lists",
 }
 """Modules whose effects take the lake's store: the desk carries them out itself."""
 _OF_LAKE: dict[Action, str] = {

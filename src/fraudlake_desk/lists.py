@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -16,6 +17,9 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from fraudlake import tables
+from fraudlake.approvals import gate
+from fraudlake.approvals.gate import Effect
+from fraudlake.approvals.log import Wanted as Asked
 from fraudlake.detection import list_entries
 from fraudlake.detection.rule_entity import Entity
 from fraudlake.entity import ACCOUNT, key_text
@@ -23,7 +27,9 @@ from fraudlake.errors import UsageError
 from fraudlake.review import event_log
 from fraudlake.rules import rule_lists
 from fraudlake.rules.columns import query_columns
-from fraudlake.rules.rule_lists import SUPPRESSED
+from fraudlake.rules.rule_lists import PROPOSED, SUPPRESSED
+from fraudlake.text import json_text
+from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import one_of, value
 from fraudlake_desk import list_entries as entries_
 from fraudlake_desk.list_entries import Wanted
@@ -31,6 +37,7 @@ from fraudlake_desk.list_entries import Wanted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from fraudlake.approvals.request import Request
     from fraudlake.detection.list_entries import Entry
     from fraudlake.lake.store import Store
     from fraudlake.rules.rule_set import RuleSet
@@ -38,7 +45,11 @@ if TYPE_CHECKING:
 
 KEY = "key"
 """The column of a file that has the keys, if they are of one column."""
+ALONE = 100
+"""Most keys that one person adds from a file, if the lake needs two people."""
 _TABLE = tables.SILVER_LIST_ENTRIES
+_NAMED = f"{list_entries.IN_EFFECT} AND NOT ({entries_.OF_RULES})"
+"""The condition in SQL of rows of the lists that rules name."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,7 @@ def read_all(store: Store, rules: RuleSet, now: datetime | None = None) -> list[
     """Return the lists with entries, and those that evaluated rules name, by name."""
     now = now or datetime.now(UTC)
     of_entry = (
-        f"SELECT entry_id, list, entity, min(ends_at) AS ends_at FROM {_TABLE.name} WHERE NOT ({entries_.OF_RULES}) "
+        f"SELECT entry_id, list, entity, min(ends_at) AS ends_at FROM {_TABLE.name} WHERE {_NAMED} "
         "GROUP BY entry_id, list, entity"
     )
     counted = store.query(
@@ -104,7 +115,7 @@ def read_all(store: Store, rules: RuleSet, now: datetime | None = None) -> list[
 
 def read_names(store: Store, rules: RuleSet) -> list[tuple[str, str]]:
     """Return the names of the lists, each with what it is of: those with entries, and those that rules in use name."""
-    statement = f"SELECT DISTINCT list, entity FROM {_TABLE.name} WHERE NOT ({entries_.OF_RULES})"
+    statement = f"SELECT DISTINCT list, entity FROM {_TABLE.name} WHERE {_NAMED}"
     present = {(row["list"], row["entity"]) for row in store.query(statement, _TABLE).to_pylist()}
     return sorted(present | _users(rules).keys())
 
@@ -182,8 +193,8 @@ def entries(
     of_key = "" if key is None else f" AND entity_key = {value(key)}"
     is_open = "" if is_all else f"HAVING min(ends_at) > {value(datetime.now(UTC))}"
     rows = store.query(
-        f"SELECT entry_id FROM {_TABLE.name} WHERE list = {value(name)}{of_key} GROUP BY entry_id {is_open} "
-        f"ORDER BY max(starts_at) DESC, entry_id DESC LIMIT {limit}",
+        f"SELECT entry_id FROM {_TABLE.name} WHERE {_NAMED} AND list = {value(name)}{of_key} "
+        f"GROUP BY entry_id {is_open} ORDER BY max(starts_at) DESC, entry_id DESC LIMIT {limit}",
         _TABLE,
     )
     return entries_.listed(store, rules, condition=one_of("entry_id", rows["entry_id"].to_pylist()))
@@ -238,29 +249,93 @@ def load(
     Raises:
         UsageError: the file cannot be read, has no such column, an empty key, or a key with two reasons; or as
             :func:`add`.
+        WaitingError: the lake needs two people, and the file has more than :data:`ALONE` new keys.
     """
     now = now or datetime.now(UTC)
     entries_.require_texts(author, reason)
     by = find_entity(store, rules, name, of)
     starts_at, ends_at = entries_.span(store, until, now)
-    reasons = _read_file(file, by, reason)
+    keys = _read_file(file, by, reason)
+    present = _on_list(store, name, by.name, starts_at)
+    new = keys.filter(pc.invert(pc.is_in(keys["entity_key"], present)))
+    if len(new):
+        common = {
+            "list": name,
+            "entity": by.name,
+            "starts_at": starts_at,
+            "ends_at": ends_at,
+            "author": author,
+            "at": now,
+        }
+        if len(new) > ALONE and gate.keys(store) > 1:
+            _propose(store, new, common, until, reason)
+        _append(store, new, {**common, "event": "added"})
+    return Loaded(name, by.name, len(new), len(keys) - len(new), starts_at, ends_at)
+
+
+def _on_list(store: Store, name: str, of: str, time: datetime) -> pa.Array:
+    """Return the keys that are on a list at a time, or come onto it later."""
     rows = store.query(
-        f"SELECT entity_key FROM {_TABLE.name} WHERE list = {value(name)} AND entity = {value(by.name)} "
-        f"GROUP BY entry_id, entity_key HAVING min(ends_at) > {value(starts_at)}",
+        f"SELECT entity_key FROM {_TABLE.name} WHERE {_NAMED} AND list = {value(name)} AND entity = {value(of)} "
+        f"GROUP BY entry_id, entity_key HAVING min(ends_at) > {value(time)}",
         _TABLE,
     )
-    present = pc.is_in(reasons["entity_key"], rows["entity_key"].cast(pa.string()))
-    new = reasons.filter(pc.invert(present))
-    if len(new):
-        made = {"event": "added", "list": name, "entity": by.name, "starts_at": starts_at, "ends_at": ends_at}
-        _append(store, new, {**made, "author": author, "at": now})
-    return Loaded(name, by.name, len(new), len(reasons) - len(new), starts_at, ends_at)
+    return rows["entity_key"].cast(pa.string()).combine_chunks()
 
 
-def _append(store: Store, keys: pa.Table, common: Mapping[str, Any]) -> None:
+def _propose(store: Store, keys: pa.Table, common: Mapping[str, Any], until: date, reason: str) -> None:
+    """Write keys that have no effect, and ask a second person for them.
+
+    Raises:
+        WaitingError: the request waits.
+    """
+    content = [common["list"], common["entity"], str(until), keys.sort_by("entity_key").to_pylist()]
+    proposal = sha256(json_text.dumps(content).encode()).hexdigest()[:32]
+    if not store.has_rows(_TABLE, _is_of(proposal)):
+        ids = pa.array([f"{proposal}-{number}" for number in range(len(keys))], pa.string())
+        _append(store, keys, {**common, "event": PROPOSED}, ids)
+    subject = f"{counted(len(keys), 'key')} of the list {common['list']} until {until}"
+    arguments = {"proposal": proposal, "list": common["list"], "of": common["entity"], "until": str(until)}
+    gate.require(store, Asked("list", subject, {"keys": 0}, {"keys": len(keys)}, arguments), common["author"], reason)
+
+
+def _is_of(proposal: str) -> str:
+    return f"event = {value(PROPOSED)} AND substr(entry_id, 1, {len(proposal)}) = {value(proposal)}"
+
+
+def _proposed(store: Store, request: Request) -> pa.Table:
+    """Return ``entity_key, account_id, reason`` of a request."""
+    condition = _is_of(request.arguments["proposal"])
+    return store.query(f"SELECT entity_key, account_id, reason FROM {_TABLE.name} WHERE {condition}", _TABLE)
+
+
+def _state(store: Store, request: Request) -> dict[str, Any]:
+    """Return how many of the proposed keys are on the list."""
+    given = request.arguments
+    present = _on_list(store, given["list"], given["of"], datetime.now(UTC))
+    proposed = _proposed(store, request)["entity_key"].cast(pa.string())
+    return {"keys": pc.sum(pc.is_in(proposed, present)).as_py() or 0}
+
+
+def _carry_out(store: Store, request: Request) -> None:
+    """Add the proposed keys to the list, unless that was done before."""
+    if _state(store, request) == request.after:
+        return
+    now = datetime.now(UTC)
+    given = request.arguments
+    starts_at, ends_at = entries_.span(store, date.fromisoformat(given["until"]), now)
+    common = {"list": given["list"], "entity": given["of"], "starts_at": starts_at, "ends_at": ends_at, "at": now}
+    _append(store, _proposed(store, request), {**common, "event": "added", "author": request.asked.person})
+
+
+EFFECT = Effect(_state, _carry_out)
+
+
+def _append(store: Store, keys: pa.Table, common: Mapping[str, Any], ids: pa.Array | None = None) -> None:
     """Append an entry for each key; all have the same values in the other columns."""
     types = {field.name: field.type for field in _TABLE.schema}
-    ids = pa.array([uuid4().hex for _ in range(len(keys))], pa.string())
+    if ids is None:
+        ids = pa.array([uuid4().hex for _ in range(len(keys))], pa.string())
     others = {name: pa.repeat(pa.scalar(given, types[name]), len(keys)) for name, given in common.items()}
     rows = pa.table({"entry_id": ids, **others, **{name: keys[name] for name in keys.column_names}})
     with store.in_turn():

@@ -117,7 +117,8 @@ def test_lists_that_change_between_micro_batches_have_the_effect_of_a_plain_loop
                 f"{number}-{name}-{of}", name, None, of, draw.choice(keys), None, start, ends_at, "w", "ann", start
             )
             added.append(entry)
-            write(opened, entry.added)
+            proposed = {**entry.added, "entry_id": "p", "event": "proposed", "entity_key": draw.choice(keys)}
+            write(opened, entry.added, proposed)
     if ordering == "event_time":
         detected(opened, [end_of(rows, 9)])
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 Kind = Literal["requested", "approved", "rejected", "withdrawn", "carried out"]
-Action = Literal["rules", "promotion", "forget", "restore", "correction", "definition"]
+Action = Literal["rules", "promotion", "forget", "restore", "correction", "definition", "list"]
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from fraudlake.detection.rule_entity import THE_ACCOUNT, Entity
 from fraudlake.entity import ACCOUNT, key_text
 from fraudlake.errors import UsageError
 from fraudlake.rules.columns import query_columns
-from fraudlake.rules.rule_lists import SUPPRESSED, RuleList
+from fraudlake.rules.rule_lists import PROPOSED, SUPPRESSED, RuleList
 from fraudlake.text import json_text
 from fraudlake.text.sql_text import one_of, value
 
@@ -38,6 +38,8 @@ MARGIN = timedelta(minutes=1)
 """Time allowed for writing an entry to the table, and for differences between the clocks of machines."""
 LONGEST = timedelta(days=366)
 """The longest time from now to the end of an entry."""
+IN_EFFECT = f"event <> {value(PROPOSED)}"
+"""The condition in SQL of rows that are more than proposed."""
 _FEW_KEYS = 1_000
 """Up to so many keys are named in a query."""
 _MINUTE = timedelta(minutes=1)
@@ -94,8 +96,13 @@ def as_entries(rows: Iterable[Mapping[str, Any]]) -> list[Entry]:
 
 def read(store: Store, condition: str = "true") -> list[Entry]:
     """Return the entries whose rows fulfil a condition in SQL, the latest first."""
+    return as_entries(read_rows(store, condition).to_pylist())
+
+
+def read_rows(store: Store, condition: str) -> pa.Table:
+    """Return the rows of entries that fulfil a condition in SQL, without those that are only proposed."""
     table = tables.SILVER_LIST_ENTRIES
-    return as_entries(store.query(f"SELECT * FROM {table.name} WHERE {condition}", table).to_pylist())
+    return store.query(f"SELECT * FROM {table.name} WHERE {IN_EFFECT} AND ({condition})", table)
 
 
 def lists_of(rule: Rule, settings: Settings) -> tuple[RuleList, ...]:
@@ -172,8 +179,7 @@ def _read_keys(store: Store, rule: Rule, keys: Collection[str]) -> list[Entry]:
     condition = f"(list = {value(SUPPRESSED)} AND rule = {value(rule.name)} OR {named})"
     if len(keys) <= _FEW_KEYS:
         return read(store, f"{condition} AND {one_of('entity_key', sorted(keys))}")
-    table = tables.SILVER_LIST_ENTRIES
-    rows = store.query(f"SELECT * FROM {table.name} WHERE {condition}", table)
+    rows = read_rows(store, condition)
     return as_entries(rows.filter(pc.is_in(rows["entity_key"], pa.array([*keys], pa.string()))).to_pylist())
 
 

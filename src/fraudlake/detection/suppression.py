@@ -156,7 +156,7 @@ def marked(
     keys = {SUPPRESSED: _key(F.col("rule"), F.col("entity"), F.col("entity_key"))}
     for name in sorted({use.of.name for use in uses}):
         keys[name] = F.coalesce(*(F.when(use.is_meant, use.key) for use in uses if use.of.name == name))
-    needed = entries.where(F.col("list").isin(*keys))
+    needed = entries.where(list_entries.IN_EFFECT).where(F.col("list").isin(*keys))
     if is_batch:  # a list may have a million entries, which are not worth a shuffle
         texts = F.explode(F.array_compact(F.array(*(key["key"] for key in keys.values()))))
         wanted = alerts.select(texts.alias("entity_key")).distinct()

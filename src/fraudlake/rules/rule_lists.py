@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 SUPPRESSED = "suppressed"
 """The list of keys for which a single rule raises no alerts; no other list may have this name."""
+PROPOSED = "proposed"
+"""The event of an entry that takes effect only when a second person agrees, by another row."""
 NAME = r"^[a-z][a-z0-9_]*$"
 """The pattern of a list's name."""
 _ACCOUNT_COLUMNS = ("account_id",)
