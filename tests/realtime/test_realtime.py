@@ -61,7 +61,7 @@ for fields in THRESHOLDS:
 LIMITS = {"small_then_large": (1.0, 500.0, 60_000_000), "ten_then_hundred": (10.0, 100.0, 20_000_000)}
 AMOUNTS = (0.5, 0.99, 1.0, 7.25, 10.0, 99.0, 100.0, 250.5, 500.0, 750.75)
 VERSIONS = {str(fields["name"]): 1 for fields in THRESHOLDS} | {"small_then_large": 1, "ten_then_hundred": 2}
-PATIENCE = 120  # seconds, which only a failure uses up
+PATIENCE = 300  # seconds, which only a failure uses up
 
 
 def traffic(seed: int, rows: int, begin: int) -> list[oracle.Row]:
