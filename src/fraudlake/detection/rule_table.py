@@ -63,10 +63,12 @@ def latest_change(lake: Lake) -> int:
 
 def start(store: Store) -> RuleSet:
     """Return the rule set; if the table is empty, first fill it with the rules of the settings."""
-    if not store.has_rows(tables.SILVER_RULES):
-        begun = [_stamped(version, "settings", None) for version in RuleSet.of(store.settings.rules).versions]
-        with suppress(FraudlakeError):  # another process did so first
-            _write(store, 1, begun)
+    rows = store.rows(tables.SILVER_RULES).to_pylist()
+    if rows:
+        return as_rule_set(rows, store.settings)
+    begun = [_stamped(version, "settings", None) for version in RuleSet.of(store.settings.rules).versions]
+    with suppress(FraudlakeError):  # another process did so first
+        _write(store, 1, begun)
     return _read(store)
 
 

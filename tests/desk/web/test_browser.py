@@ -336,7 +336,8 @@ def test_names_of_10_kb_hide_nothing_and_are_whole_after_a_click(
     one = desk()
     page = window(one.address, viewport={"width": width, "height": 800})
     page.goto(f"{one.origin}/find?name=alert9")
-    page.click("text=Queue >> nth=0")
+    with page.expect_navigation():
+        page.click("text=Queue >> nth=0")
     account = f"/accounts/{LONG[:200]}/{hashlib.sha256(LONG.encode()).hexdigest()}"
     for path in (*PAGES, "/items/alert9", account, "/people?from=2026-03-01&to=2026-03-31", f"/find?name=T0{LONG}"):
         page.goto(one.origin + path)
