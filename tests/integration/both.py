@@ -62,9 +62,12 @@ UNFILLED = (
     tables.GOLD_FORGOTTEN,
     tables.SILVER_LIST_ENTRIES,
     tables.SILVER_SUPPRESSED_ALERTS,
+    tables.SILVER_REVIEW_EVENTS,
+    tables.SILVER_APPROVAL_EVENTS,
+    tables.SILVER_RATES,
 )
-"""The tables that no job fills here: none reads a topic of alerts, has a limit of days, forgets accounts, or suppresses
-rules."""
+"""The tables that no job fills here: none reads a topic of alerts, has a limit of days, forgets accounts or suppresses
+rules, nobody decides on the queue or asks for an approval, and all amounts are in one currency."""
 
 
 def delivered(workspace: Workspace) -> Path:
@@ -121,15 +124,11 @@ class Both:
         self.done.append(f"{job}.{task}")
 
     def differing(self) -> dict[str, str]:
-        """Compare each filled table of the workspace with the lake's, row for row; return what differs.
-
-        Nobody decides on the queue or asks for an approval, so there are no such events.
-        """
-        unfilled = (*UNFILLED, tables.SILVER_REVIEW_EVENTS, tables.SILVER_APPROVAL_EVENTS)
+        """Compare each filled table of the workspace with the lake's, row for row; return what differs."""
         return {
             table.name: difference
             for table in contents.TABLES
-            if table not in unfilled and (difference := self._difference(table))
+            if table not in UNFILLED and (difference := self._difference(table))
         }
 
     def _difference(self, table: tables.Table) -> str | None:
