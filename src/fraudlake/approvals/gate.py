@@ -3,11 +3,10 @@
 Each gated action calls :func:`require` in the one place where it would take effect, with the state before and after. An
 :class:`Effect` carries out the approved request: only on the state on which it was asked, and once. For another action,
 name it in :data:`fraudlake.approvals.event.Action`, give its module an ``EFFECT`` that :mod:`fraudlake_desk.effects`
-lists, and ask where it would take effect::
+lists, and ask where it would take effect, as :mod:`fraudlake_desk.lists` does::
 
-    wanted = Wanted("entries", f"{len(rows)} entries of {name}", {"entries": before}, {"entries": after}, arguments)
-    if len(rows) > limit:
-        gate.require(store, wanted, author, reason)
+    wanted = Wanted("list", f"{len(keys)} keys of {name}", {"keys": 0}, {"keys": len(keys)}, arguments)
+    gate.require(store, wanted, author, reason)
 """
 
 from __future__ import annotations
@@ -102,8 +101,7 @@ def approve(store: Store, number: int, person: str, reason: str | None, effect: 
         UsageError: the request is the person's own, is settled already, or its subject has changed since.
         FraudlakeError: it could not be carried out; it stays approved.
     """
-    log.require_intact(store)
-    request = log.find(store, number)
+    request = log.find_intact(store, number)
     approval = request.approval
     is_repeated = approval is not None and requests.is_same_person(approval.person, person)
     if not (is_repeated and request.status == "approved"):
@@ -122,8 +120,7 @@ def carry_out(store: Store, number: int, person: str, effect: Effect, place: Any
         UsageError: it is not approved, is carried out already, or its subject has changed since.
         FraudlakeError: somebody has tampered with the events, or the effect failed.
     """
-    log.require_intact(store)
-    request = log.find(store, number)
+    request = log.find_intact(store, number)
     refused = requests.refusal(request, "carried out", person)
     if refused:
         raise UsageError(refused)

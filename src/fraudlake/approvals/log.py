@@ -52,7 +52,7 @@ def read_events(store: Store) -> list[Event]:
 
 def read(store: Store) -> dict[int, Request]:
     """Return all requests, by number."""
-    return requests.replay(read_events(store))
+    return requests.replay(read_events(store))[0]
 
 
 def find(store: Store, number: int) -> Request:
@@ -138,7 +138,7 @@ def _written(store: Store, make: Callable[[Mapping[int, Request], str, int], Eve
 
     def propose() -> tuple[Request, pa.Table | None]:
         events = read_events(store)
-        known = requests.replay(events)
+        known, _ = requests.replay(events)
         written = next((event for event in events if event.event_id == event_id), None)
         if written is not None:
             return known[written.request], None
@@ -149,7 +149,7 @@ def _written(store: Store, make: Callable[[Mapping[int, Request], str, int], Eve
             return made, None
         event = replace(made, number=number)
         event = replace(event, hash=chain.link(last.hash if last else None, event))
-        return requests.replay([*events, event])[event.request], rows([event])
+        return requests.replay([*events, event])[0][event.request], rows([event])
 
     return chain.write(store, SILVER_APPROVAL_EVENTS, propose, about)
 
@@ -160,22 +160,24 @@ def rows(events: Iterable[Event]) -> pa.Table:
     return pa.Table.from_pylist(made, SILVER_APPROVAL_EVENTS.schema)
 
 
-def verify(store: Store, known: tuple[int, str] | None = None) -> chain.Verified:
-    """Check that no event was removed, altered or inserted, and that each was allowed."""
-    events = read_events(store)
-    verified = chain.verify(events, known, store.has_rows(GOLD_FORGOTTEN))
-    return replace(verified, faults=[*verified.faults, *requests.breaches(events)])
+def verify(events: Sequence[Event], known: tuple[int, str] | None, may_be_erased: bool) -> chain.Verified:
+    """Check that no event was removed, altered or inserted, and that each was allowed: see :func:`.chain.verify`."""
+    verified = chain.verify(events, known, may_be_erased)
+    return replace(verified, faults=[*verified.faults, *requests.replay(events)[1]])
 
 
-def require_intact(store: Store) -> None:
-    """Refuse to act on events that somebody has changed.
+def find_intact(store: Store, number: int) -> Request:
+    """Return a request, unless somebody has changed the events.
 
     Raises:
+        UsageError: there is none with this number.
         FraudlakeError: the chain is broken.
     """
-    faults = verify(store).faults
+    events = read_events(store)
+    faults = verify(events, None, store.has_rows(GOLD_FORGOTTEN)).faults
     if faults:
         raise FraudlakeError(
             f"{SILVER_APPROVAL_EVENTS.name}: {faults[0]}: nothing is carried out until 'fraudlake audit verify' "
             "finds no fault"
         )
+    return _one(requests.replay(events)[0], number)

@@ -29,6 +29,11 @@ class Request:
         return self.followed[-1].kind if self.followed else "waiting"
 
     @property
+    def is_open(self) -> bool:
+        """Whether it waits, or is approved and not carried out."""
+        return self.status in ("waiting", "approved")
+
+    @property
     def approval(self) -> Event | None:
         """The event by which a second person agreed."""
         return next((event for event in self.followed if event.kind == "approved"), None)
@@ -93,7 +98,7 @@ def refusal(request: Request, kind: Kind, person: str) -> str | None:
     if kind == "withdrawn":
         if not is_own:
             return f"request {request.number} is by {asked.person}, who alone can withdraw it: reject it instead"
-        return None if request.status in ("waiting", "approved") else _settled(request)
+        return None if request.is_open else _settled(request)
     if kind == "carried out":
         if request.approval is None:
             return f"request {request.number} is {request.status}: a second person must approve it first"
@@ -106,26 +111,21 @@ def _settled(request: Request) -> str:
     return f"request {request.number} is {request.status} already, by {last.person} at {last.at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def replay(events: Iterable[Event]) -> dict[int, Request]:
-    """Return the requests by number, from all events in the order of their numbers; forbidden events do not count."""
-    requests: dict[int, Request] = {}
-    for event in events:
-        if _breach(requests, event) is None:
-            requests[event.request] = _after(requests, event)
-    return requests
+def replay(events: Iterable[Event]) -> tuple[dict[int, Request], list[str]]:
+    """Return the requests by number, and a sentence on each event that is forbidden, which does not count.
 
-
-def breaches(events: Iterable[Event]) -> list[str]:
-    """Return a sentence on each event that no writer of this package would have written."""
+    Args:
+        events: all events in the order of their numbers.
+    """
     requests: dict[int, Request] = {}
-    found = []
+    breaches = []
     for event in events:
         breach = _breach(requests, event)
         if breach is None:
             requests[event.request] = _after(requests, event)
         else:
-            found.append(f"event {event.number} ({event.kind} by {event.person}) is forbidden: {breach}")
-    return found
+            breaches.append(f"event {event.number} ({event.kind} by {event.person}) is forbidden: {breach}")
+    return requests, breaches
 
 
 def _breach(requests: dict[int, Request], event: Event) -> str | None:

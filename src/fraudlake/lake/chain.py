@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import Field, asdict, dataclass, fields
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import conflict
@@ -33,11 +33,11 @@ _ATTEMPTS = 40
 _LONGEST_PAUSE = 0.5
 """Maximum seconds between two attempts to write."""
 
-T = TypeVar("T")
-
 
 class Chained(Protocol):
     """A frozen dataclass of an event."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
     def number(self) -> int:
@@ -52,26 +52,29 @@ class Chained(Protocol):
         """Whether ``forget`` has removed parts of it, so that its hash is not that of the rest."""
 
 
+T = TypeVar("T")
+Event = TypeVar("Event", bound=Chained)
+
+
 def link(before: str | None, event: Chained) -> str:
     """Return the hash of an event, given the hash of the event before it (None for the first event).
 
     Nulls are not hashed, so that hashes stay valid when events get another field.
     """
-    fields: dict[str, Any] = asdict(event)  # type: ignore[call-overload]
-    content = {name: given for name, given in fields.items() if given is not None and name not in _NOT_CHAINED}
+    content = {name: given for name, given in asdict(event).items() if given is not None and name not in _NOT_CHAINED}
     text = json.dumps([before, content], sort_keys=True, default=_text)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def as_json(event: Any) -> str:
+def as_json(event: Chained) -> str:
     """Return an event as one line of JSON, without nulls."""
     given = {name: value for name, value in asdict(event).items() if value is not None}
     return json.dumps(given, sort_keys=True, ensure_ascii=False, default=_text)
 
 
-def from_json(kind: type[T], text: str, **given: Any) -> T:
+def from_json(kind: type[Event], text: str, **given: Any) -> Event:
     """Return the event that :func:`as_json` wrote; ``given`` are fields to replace or add."""
-    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    known = {field.name for field in fields(kind)}
     values = {name: value for name, value in json.loads(text).items() if name in known}
     return kind(**{name: _READ[name](value) if name in _READ else value for name, value in values.items()} | given)
 

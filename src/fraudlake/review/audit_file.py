@@ -69,9 +69,20 @@ def verify(
         known: number and hash of a review event, as noted earlier.
         known_approval: number and hash of an event of the approvals, as noted earlier.
     """
+    return _verify(store, event_log.read_events(store), log.read_events(store), known, known_approval)
+
+
+def _verify(
+    store: Store,
+    review: Sequence[review_event.Event],
+    approvals: Sequence[approval_event.Event],
+    known: tuple[int, str] | None = None,
+    known_approval: tuple[int, str] | None = None,
+) -> dict[str, Verified]:
+    may_be_erased = store.has_rows(GOLD_FORGOTTEN)
     return {
-        SILVER_REVIEW_EVENTS.name: chain.verify(event_log.read_events(store), known, store.has_rows(GOLD_FORGOTTEN)),
-        SILVER_APPROVAL_EVENTS.name: log.verify(store, known_approval),
+        SILVER_REVIEW_EVENTS.name: chain.verify(review, known, may_be_erased),
+        SILVER_APPROVAL_EVENTS.name: log.verify(approvals, known_approval, may_be_erased),
     }
 
 
@@ -91,13 +102,12 @@ def export(store: Store, year: int, key: Path) -> tuple[bytes, list[Part]]:
         FraudlakeError: a chain is broken.
     """
     signing = _private(key)
-    for table, verified in verify(store).items():
+    review = event_log.read_events(store)
+    approvals = log.read_events(store)
+    for table, verified in _verify(store, review, approvals).items():
         if verified.faults:
             raise FraudlakeError(f"{table}: {verified.faults[0]}: nothing was exported")
-    events: dict[str, Sequence[Any]] = {
-        SILVER_REVIEW_EVENTS.name: event_log.read_events(store),
-        SILVER_APPROVAL_EVENTS.name: log.read_events(store),
-    }
+    events: dict[str, Sequence[Any]] = {SILVER_REVIEW_EVENTS.name: review, SILVER_APPROVAL_EVENTS.name: approvals}
     files: dict[str, bytes] = {}
     parts = []
     for table, all_ in events.items():

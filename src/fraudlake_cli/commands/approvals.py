@@ -35,9 +35,7 @@ def list_(app: App, /, is_all: bool, **flags: str | None) -> None:
     """List the requests that wait, or are approved and not carried out, the oldest first."""
     from fraudlake.approvals import log
 
-    requests = [
-        one for one in log.read(app.open_store(**flags)).values() if is_all or one.status in ("waiting", "approved")
-    ]
+    requests = [one for one in log.read(app.open_store(**flags)).values() if is_all or one.is_open]
     listed = {"requests": [_as_dict(one) for one in requests]}
     app.say(listed, "\n".join(map(_line, requests)) or "no request waits; add --all to see settled ones")
 
