@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fraudlake import tables
 from fraudlake.detection import rule_table
-from fraudlake.detection.list_entries import mark
+from fraudlake.detection.list_entries import with_entries
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.review import cases
 from fraudlake.review.window import Window
@@ -186,12 +186,12 @@ def backtest(store: Store, rule: Rule, most: int = ROWS) -> Backtest:
 
     window = latest_days(store, most)
     history, frauds, (raised,) = _raised(store, [rule], window)
-    marked = mark(raised, store, rule)
-    alerts = marked.filter(marked["entry_id"].is_null())
+    with_entry = with_entries(raised, store, rule)
+    alerts = with_entry.filter(with_entry["entry_id"].is_null())
     tally = Tally()
     tally.add(alerts)
     figures = report(rule, [tally.as_dict()], history, frauds)
-    return Backtest(window, replace(figures, suppressed=len(marked) - len(alerts)))
+    return Backtest(window, replace(figures, suppressed=len(with_entry) - len(alerts)))
 
 
 def what_if(store: Store, old: Rule, new: Rule, most: int = ROWS) -> tuple[Window, WhatIf]:
@@ -205,7 +205,7 @@ def what_if(store: Store, old: Rule, new: Rule, most: int = ROWS) -> tuple[Windo
 
     window = latest_days(store, most)
     history, frauds, (before, after) = _raised(store, [old, new], window)
-    changes = compare([mark(before, store, old)], [mark(after, store, new)], (old, new))
+    changes = compare([with_entries(before, store, old)], [with_entries(after, store, new)], (old, new))
     return window, summarize(store, changes.rows, [changes.figures], (old, new), history, frauds)
 
 

@@ -41,7 +41,7 @@ def suppressing(tmp_path: Path) -> Callable[..., list[str | None]]:
         store = LocalStore(Settings(lake=small_lake.make(tmp_path / "lake")))
         store.append(tables.SILVER_LIST_ENTRIES, pa.Table.from_pylist([*rows], tables.SILVER_LIST_ENTRIES.schema))
         raised = pa.Table.from_pylist([dict(zip(ALERTS.names, one, strict=True)) for one in alerts], ALERTS)
-        entries: list[str | None] = list_entries.mark(raised, store, BUSY)["entry_id"].to_pylist()
+        entries: list[str | None] = list_entries.with_entries(raised, store, BUSY)["entry_id"].to_pylist()
         return entries
 
     return marked

@@ -32,7 +32,7 @@ from tests.detection.test_entity_streams import (
     raised,
 )
 from tests.detection.test_suppressed_streams import MINUTE, parts_of, write
-from tests.transactions import SECOND, time_of
+from tests.transactions import time_of
 
 LISTED = (
     {**PAIR, "allowed": {"quiet": "terminal", "vips": "account"}},
@@ -98,10 +98,7 @@ def test_lists_that_change_between_micro_batches_have_the_effect_of_a_plain_loop
         buckets=2,
     )
     rows, draw = numbered(history(7, 900)), random.Random(3)
-    apart = [n for n in range(100, 900) if rows[n - 1].row.time < rows[n].row.time]
-    parts = parts_of(rows, sorted(draw.sample(apart, 3)))
-    if ordering == "event_time":
-        parts = [sorted(part, key=lambda paid: paid.row.time + draw.randrange(60 * SECOND)) for part in parts]
+    parts = parts_of(rows, draw, 4, ordering)
     rule_table.apply(opened, [*((rule(one), "live") for one in LISTED[:3]), (rule(LISTED[3]), "shadow")], "test", None)
     added: list[Entry] = []
     for number, part in enumerate(parts):

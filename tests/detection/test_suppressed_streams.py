@@ -57,8 +57,14 @@ def split(rows: list[Paid], alerts: Alerts, entries: list[Entry]) -> tuple[Alert
     return left, sorted(alert for alert in alerts if is_suppressed(*alert))
 
 
-def parts_of(rows: list[Paid], cuts: list[int]) -> list[list[Paid]]:
-    return [rows[first:last] for first, last in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
+def parts_of(rows: list[Paid], draw: random.Random, number: int, ordering: str) -> list[list[Paid]]:
+    """Cut the rows into parts, between rows of different times; in the order of event time a part comes mixed."""
+    apart = [n for n in range(100, len(rows)) if rows[n - 1].row.time < rows[n].row.time]
+    cuts = sorted(draw.sample(apart, number - 1))
+    parts = [rows[first:last] for first, last in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
+    if ordering == "event_time":  # each part has come as a whole when entries follow it
+        parts = [sorted(part, key=lambda paid: paid.row.time + draw.randrange(60 * SECOND)) for part in parts]
+    return parts
 
 
 @pytest.mark.long
@@ -74,11 +80,7 @@ def test_entries_that_come_and_end_suppress_what_they_do_in_a_backtest(lake: Any
         buckets=2,
     )
     rows, draw = numbered(history(7, 900)), random.Random(11)
-    apart = [n for n in range(100, 900) if rows[n - 1].row.time < rows[n].row.time]
-    cuts = sorted(draw.sample(apart, 4))
-    parts = parts_of(rows, cuts)
-    if ordering == "event_time":  # each part has come as a whole when entries follow it
-        parts = [sorted(part, key=lambda paid: paid.row.time + draw.randrange(60 * SECOND)) for part in parts]
+    parts = parts_of(rows, draw, 5, ordering)
     by_rule = {fields["name"]: expected(fields, rows) for fields in (PAIR, BUSY, PROBE, TRIPLE)}
     keys = {name: sorted({key for _, key, _ in alerts}) for name, alerts in by_rule.items()}
     wanted = [(rule(fields), "live") for fields in (PAIR, BUSY, TRIPLE)]

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import api, tables
 from fraudlake.detection import alert_changes, alerts, evidence, rule_entity, rule_table
-from fraudlake.detection.list_entries import Entry, mark
+from fraudlake.detection.list_entries import Entry, with_entries
 from fraudlake.errors import UsageError
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.operations.rebuild import rebuild
@@ -136,7 +136,7 @@ def test_a_rule_that_is_new_has_only_alerts_that_appear_and_entries_suppress_the
     entry = Entry("e1", "suppressed", "busy", "account", "a1", "a1", reason="travel", author="kim", **times)
     store = LocalStore(Settings(lake=small_lake.make(tmp_path / "lake")))
     store.append(tables.SILVER_LIST_ENTRIES, pa.Table.from_pylist([entry.added], tables.SILVER_LIST_ENTRIES.schema))
-    marked = [mark(part, store, new) for part in evaluated(new, table(rows))]
+    marked = [with_entries(part, store, new) for part in evaluated(new, table(rows))]
     found = alert_changes.compare((), marked, (None, new), START + timedelta(days=1))
     expected = [rows[number] for number in sorted(last_rows(BUSY, rows))]
     from_second_day = [row for row in expected if row.time >= (START + timedelta(days=1)).timestamp() * SECOND]

@@ -95,9 +95,9 @@ def without_suppressed(
     if entries is None and not rule.watched:
         return report(rule, tallies(raised), history, frauds), raised
     versioned = raised.withColumn("rule_version", F.lit(1))
-    marked = suppression.marked_history(versioned, entries, [rule], settings).drop("rule_version")
-    left = marked.where("entry_id IS NULL").drop("entry_id")
-    suppressed = marked.where("entry_id IS NOT NULL").count()
+    with_entry = suppression.history_with_entries(versioned, entries, [rule], settings).drop("rule_version")
+    left = with_entry.where("entry_id IS NULL").drop("entry_id")
+    suppressed = with_entry.where("entry_id IS NOT NULL").count()
     return replace(report(rule, tallies(left), history, frauds), suppressed=suppressed), left
 
 

@@ -43,6 +43,8 @@ IN_EFFECT = f"event <> {value(PROPOSED)}"
 _FEW_KEYS = 1_000
 """Up to so many keys are named in a query."""
 _MINUTE = timedelta(minutes=1)
+_Applying = tuple[datetime, str] | None
+"""The start and the id of an entry that applies to an alert; None if none does."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +122,8 @@ def lists_of(rule: Rule, settings: Settings) -> tuple[RuleList, ...]:
     return rule.resolve_lists(columns, settings.entities, by)
 
 
-def mark(alerts: pa.Table, store: Store, rule: Rule) -> pa.Table:
-    """Add ``entry_id`` to alerts without Spark: see :func:`fraudlake.detection.suppression.marked`.
+def with_entries(alerts: pa.Table, store: Store, rule: Rule) -> pa.Table:
+    """Add ``entry_id`` to alerts without Spark: see :func:`fraudlake.detection.suppression.with_entries`.
 
     Args:
         alerts: alerts of the rule, :data:`fraudlake.detection.evidence.COLUMNS`.
@@ -129,28 +131,28 @@ def mark(alerts: pa.Table, store: Store, rule: Rule) -> pa.Table:
         rule: the rule.
     """
     own = zip(alerts["entity"].to_pylist(), alerts["entity_key"].to_pylist(), strict=True)
-    looked_up: dict[tuple[str, str | None], list[tuple[str, str | None]]] = {(SUPPRESSED, rule.name): [*own]}
+    keys: dict[tuple[str, str | None], list[tuple[str, str | None]]] = {(SUPPRESSED, rule.name): [*own]}
     for one in lists_of(rule, store.settings):
-        looked_up[one.name, None] = [(one.of, key) for key in _keys(alerts, one)]
-    wanted = {key for keys in looked_up.values() for _, key in keys if key is not None}
-    entries: dict[tuple[Any, ...], list[Entry]] = defaultdict(list)
+        keys[one.name, None] = [(one.of, key) for key in _keys(alerts, one)]
+    wanted = {key for of_list in keys.values() for _, key in of_list if key is not None}
+    known: dict[tuple[Any, ...], list[Entry]] = defaultdict(list)
     for entry in sorted(_read_keys(store, rule, wanted), key=lambda entry: (entry.starts_at, entry.entry_id)):
-        entries[entry.list, entry.rule, entry.entity, entry.entity_key].append(entry)
+        known[entry.list, entry.rule, entry.entity, entry.entity_key].append(entry)
     times = alerts["time"].to_pylist()
-    found = {
-        name: [_applying(entries.get((*name, *key), ()), time) for key, time in zip(keys, times, strict=True)]
-        for name, keys in looked_up.items()
-    }
-    allowed = [of_list for (name, _), of_list in found.items() if name not in rule.watched]
+    # The entry that each alert has in each list.
+    allowed: list[list[_Applying]] = []
+    watched: list[list[_Applying]] = []
+    for name, of_list in keys.items():
+        side = watched if name[0] in rule.watched else allowed
+        side.append([_applying(known.get((*name, *key), ()), time) for key, time in zip(of_list, times, strict=True)])
     first = [min(filter(None, of_alert), default=(None, None))[1] for of_alert in zip(*allowed, strict=True)]
-    marked = alerts.append_column("entry_id", pa.array(first, pa.string()))
+    with_entry = alerts.append_column("entry_id", pa.array(first, pa.string()))
     if not rule.watched:
-        return marked
-    watched = [of_list for (name, _), of_list in found.items() if name in rule.watched]
-    return marked.filter(pa.array([any(of_alert) for of_alert in zip(*watched, strict=True)], pa.bool_()))
+        return with_entry
+    return with_entry.filter(pa.array([any(of_alert) for of_alert in zip(*watched, strict=True)], pa.bool_()))
 
 
-def _applying(entries: Iterable[Entry], time: datetime) -> tuple[datetime, str] | None:
+def _applying(entries: Iterable[Entry], time: datetime) -> _Applying:
     """Return the start and the id of the first entry that applies at a time; None if there is none."""
     return next(((one.starts_at, one.entry_id) for one in entries if one.starts_at <= time < one.ends_at), None)
 

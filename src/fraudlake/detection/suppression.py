@@ -55,8 +55,10 @@ class BatchEntries:
     version: int | None
 
     @classmethod
-    def of(cls, lake: Lake, appender: Appender, batch_id: int, written: Iterable[Table]) -> BatchEntries:
-        """Return the entries for a micro-batch that writes the given tables."""
+    def of(
+        cls, lake: Lake, appender: Appender, batch_id: int, written: Iterable[Table], versions: Iterable[RuleVersion]
+    ) -> BatchEntries:
+        """Return the entries for a micro-batch that writes the given tables, under versions of rules."""
         table = tables.SILVER_LIST_ENTRIES
         if batch_id == appender.repeated:
             commits = [appender.commit(lake, one, batch_id) for one in written]
@@ -64,7 +66,7 @@ class BatchEntries:
             if records:
                 version = records[0].get(_VERSION)
                 return cls(None if version is None else _rows_of(lake, version), version)
-        if not lake.store.has_rows(table):
+        if not lake.store.has_rows(table, _condition(version.rule for version in versions)):
             return cls(None, None)
         version = lake.store.version(table)
         return cls(lake.read_version(table, version), version)
@@ -89,12 +91,20 @@ def _rows_of(lake: Lake, version: int) -> DataFrame:
 
 def read_entries(lake: Lake, rules: Iterable[Rule]) -> DataFrame | None:
     """Return the current entries of rules and of the lists that they name; None if there are none."""
-    named = [(rule.name, {*rule.allowed, *rule.watched}) for rule in rules]
-    lists = sorted({name for _, lists in named for name in lists})
-    own = f"list = {literal(SUPPRESSED)} AND {one_of('rule', [name for name, _ in named])}"
-    condition = f"({own} OR {one_of('list', lists)})"
+    condition = _condition(rules)
     table = tables.SILVER_LIST_ENTRIES
     return lake.read(table).where(condition) if lake.store.has_rows(table, condition) else None
+
+
+def _condition(rules: Iterable[Rule]) -> str:
+    """Return the condition in SQL of the rows that concern rules."""
+    names = []
+    lists: set[str] = set()
+    for rule in rules:
+        names.append(rule.name)
+        lists.update(rule.allowed, rule.watched)
+    own = f"list = {literal(SUPPRESSED)} AND {one_of('rule', names)}"
+    return f"{list_entries.IN_EFFECT} AND ({own} OR {one_of('list', sorted(lists))})"
 
 
 @contextmanager
@@ -114,7 +124,7 @@ def divided(
         settings: the declared columns and entities.
         is_batch: whether the alerts are those of a micro-batch, so that their keys are few enough to look up each.
     """
-    if entries is None:
+    if entries is None or not raised:
         is_raised = ~_is_watching(versions)
         yield {table: rows.where(is_raised) for table, rows in raised.items()}
         return
@@ -122,9 +132,9 @@ def divided(
         rows.withColumn(_IS_SHADOW, F.lit(table == tables.SILVER_SHADOW_ALERTS)) for table, rows in raised.items()
     ]
     alerts = functools.reduce(lambda some, others: some.unionByName(others), of_tables)
-    with persisted(marked(alerts, entries, versions, settings, is_batch=is_batch), eager=False) as found:
-        suppressed = found.where("entry_id IS NOT NULL")
-        left = found.where("entry_id IS NULL").drop("entry_id")
+    with persisted(with_entries(alerts, entries, versions, settings, is_batch=is_batch), eager=False) as with_entry:
+        suppressed = with_entry.where("entry_id IS NOT NULL")
+        left = with_entry.where("entry_id IS NULL").drop("entry_id")
         by_table = {
             table: left.where(F.col(_IS_SHADOW) == F.lit(table == tables.SILVER_SHADOW_ALERTS)).drop(_IS_SHADOW)
             for table in raised
@@ -132,7 +142,7 @@ def divided(
         yield {**by_table, tables.SILVER_SUPPRESSED_ALERTS: suppressed}
 
 
-def marked(
+def with_entries(
     alerts: DataFrame,
     entries: DataFrame,
     versions: Sequence[RuleVersion],
@@ -162,20 +172,20 @@ def marked(
         wanted = alerts.select(texts.alias("entity_key")).distinct()
         needed = needed.join(F.broadcast(wanted), on="entity_key", how="left_semi")
     spans = _spans(needed)
-    found = alerts
+    joined = alerts
     for name, key in keys.items():
-        found = _looked_up(found, spans.where(F.col("_list") == F.lit(name)), key, time, name)
-    allowed = [F.when(use.is_meant, use.found) for use in uses if not use.of.is_watched]
-    first = F.array_min(F.array_compact(F.array(F.col(_found(SUPPRESSED)), *allowed)))
-    is_on_watched = [use.is_meant & use.found.isNotNull() for use in uses if use.of.is_watched]
+        joined = _looked_up(joined, spans.where(F.col("_list") == F.lit(name)), key, time, name)
+    allowed = [F.when(use.is_meant, use.entry) for use in uses if not use.of.is_watched]
+    first = F.array_min(F.array_compact(F.array(F.col(_entry_of(SUPPRESSED)), *allowed)))
+    is_on_watched = [use.is_meant & use.entry.isNotNull() for use in uses if use.of.is_watched]
     is_raised = functools.reduce(operator.or_, is_on_watched, ~_is_watching(versions))
-    return found.where(is_raised).select(*alerts.columns, first["entry_id"].alias("entry_id"))
+    return joined.where(is_raised).select(*alerts.columns, first["entry_id"].alias("entry_id"))
 
 
-def marked_history(
+def history_with_entries(
     raised: DataFrame, entries: DataFrame | None, rules: Sequence[Rule], settings: Settings
 ) -> DataFrame:
-    """Add ``entry_id`` to alerts of history: see :func:`marked`.
+    """Add ``entry_id`` to alerts of history: see :func:`with_entries`.
 
     Args:
         raised: alerts, :data:`.evidence.COLUMNS`, with the ``rule_version`` that raised each.
@@ -189,7 +199,7 @@ def marked_history(
     if entries is None:
         left = alerts.where(~_is_watching(versions)).withColumn("entry_id", F.lit(None).cast("string"))
     else:
-        left = marked(alerts, entries, versions, settings, "time")
+        left = with_entries(alerts, entries, versions, settings, "time")
     return left.select(*raised.columns, "entry_id")
 
 
@@ -214,9 +224,9 @@ class _Use(NamedTuple):
         return _is_of(self.version)
 
     @property
-    def found(self) -> Column:
+    def entry(self) -> Column:
         """The entry of the list that an alert has, after :func:`_looked_up`."""
-        return F.col(_found(self.of.name))
+        return F.col(_entry_of(self.of.name))
 
     @property
     def key(self) -> Column:
@@ -237,8 +247,8 @@ def _key(rule: Column, of: Column, key: Column) -> Column:
     return F.struct(rule.alias("rule"), of.alias("of"), key.alias("key"))
 
 
-def _found(name: str) -> str:
-    return f"_found_{name}"
+def _entry_of(name: str) -> str:
+    return f"_entry_of_{name}"
 
 
 def _spans(entries: DataFrame) -> DataFrame:
@@ -251,4 +261,4 @@ def _spans(entries: DataFrame) -> DataFrame:
 def _looked_up(alerts: DataFrame, spans: DataFrame, key: Column, time: str, name: str) -> DataFrame:
     """Add the entry of a list that an alert's key has at its time, of several the earliest."""
     joined = alerts.join(spans, key == F.col("_of_key"), how="left")
-    return joined.withColumn(_found(name), F.expr(_EARLIEST.format(time=time))).drop(*spans.columns)
+    return joined.withColumn(_entry_of(name), F.expr(_EARLIEST.format(time=time))).drop(*spans.columns)

@@ -94,7 +94,8 @@ def compare_raised(
         begin: alerts of earlier transactions do not count.
     """
     rules = [rule for rule in (old, new) if rule is not None]
-    marked = suppression.marked_history(raised, suppression.read_entries(lake, rules), rules, lake.settings)
+    entries = suppression.read_entries(lake, rules)
+    with_entry = suppression.history_with_entries(raised, entries, rules, lake.settings)
     last = len(rules)
 
     def compared(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -106,7 +107,7 @@ def compare_raised(
             before, after = (side.drop_columns(VERSION) for side in sides)
             yield from in_batches(compare([before], [after], (old, new), begin))
 
-    return collected(marked.repartition("entity_key").mapInArrow(compared, SCHEMA))
+    return collected(with_entry.repartition("entity_key").mapInArrow(compared, SCHEMA))
 
 
 def in_batches(changes: Changes) -> Iterator[pa.RecordBatch]:

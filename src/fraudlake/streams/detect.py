@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,9 +42,10 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.lake.checkpoint import Checkpoint
     from fraudlake.rules.rule_set import RuleSet, RuleVersion
-    from fraudlake.tables import Table
 
 _LOG = logging.getLogger(__name__)
+_BY_SHADOW = {False: tables.SILVER_ALERTS, True: tables.SILVER_SHADOW_ALERTS}
+"""The table of the alerts of live rules, and that of shadows."""
 _WRITTEN = (*tables.ALERTS, tables.SILVER_QUARANTINE)
 """The tables that a micro-batch writes."""
 
@@ -165,7 +165,7 @@ class _Writer:
 
     def write(self, lake: Lake, batch: DataFrame, batch_id: int) -> None:
         self._require_current(lake, batch_id)
-        entries = suppression.BatchEntries.of(lake, self.appender, batch_id, _WRITTEN)
+        entries = suppression.BatchEntries.of(lake, self.appender, batch_id, _WRITTEN, self.rules.evaluated)
         is_divided = any(version.is_shadow or version.rule.watched for version in self.rules.evaluated)
         # In the order of arrival no row is late. Without shadows and lists the detector's output is used once.
         if self.in_event_time or is_divided or entries.rows is not None:
@@ -187,46 +187,28 @@ class _Writer:
 
     def _write_divided(self, lake: Lake, batch: DataFrame, batch_id: int, entries: suppression.BatchEntries) -> None:
         """Write live, shadow and suppressed alerts, and late rows, each to its table."""
-        with persisted_batch(batch) as require_again, ExitStack() as during:
+        versions = self.rules.evaluated
+        may_lose_alerts = entries.rows is not None or any(version.rule.watched for version in versions)
+        with persisted_batch(batch) as require_again:
             counts = {row["is_shadow"]: row["count"] for row in batch.groupBy("is_shadow").count().collect()}
             require_again(sum(counts.values()))
-            by_table = self._alerts_by_table(lake, batch, counts, entries, during)
-            if None in counts:
-                quarantine = tables.SILVER_QUARANTINE
-                late = silver.quarantined_late(output.late(batch), lake.table(quarantine))
-                by_table[quarantine] = (late, counts[None])
-            for table, (rows, number) in by_table.items():
-                if number:
-                    self.appender.append(lake, rows, table, batch_id, record=entries.record)
-                    self.appender.require_rows(lake, (table,), batch_id, number)
-
-    def _alerts_by_table(
-        self,
-        lake: Lake,
-        batch: DataFrame,
-        counts: Mapping[bool | None, int],
-        entries: suppression.BatchEntries,
-        during: ExitStack,
-    ) -> dict[Table, tuple[DataFrame, int]]:
-        """Return the alerts of a micro-batch by table, with their numbers.
-
-        Args:
-            lake: the lake.
-            batch: the detector's output.
-            counts: the numbers of its rows, by ``is_shadow``.
-            entries: the entries of lists.
-            during: the block in which the alerts are used.
-        """
-        raised = {
-            table: alerts.alerts(batch, is_shadow=is_shadow)
-            for is_shadow, table in ((False, tables.SILVER_ALERTS), (True, tables.SILVER_SHADOW_ALERTS))
-            if is_shadow in counts
-        }
-        versions = self.rules.evaluated
-        if raised and (entries.rows is not None or any(version.rule.watched for version in versions)):
-            divided = during.enter_context(suppression.divided(raised, entries.rows, versions, lake.settings))
-            return {table: (rows, rows.count()) for table, rows in divided.items()}
-        return {table: (rows, counts[table == tables.SILVER_SHADOW_ALERTS]) for table, rows in raised.items()}
+            raised = {
+                table: alerts.alerts(batch, is_shadow=is_shadow)
+                for is_shadow, table in _BY_SHADOW.items()
+                if is_shadow in counts
+            }
+            with suppression.divided(raised, entries.rows, versions, lake.settings) as by_table:
+                numbers = {table: counts[is_shadow] for is_shadow, table in _BY_SHADOW.items() if is_shadow in counts}
+                if may_lose_alerts:
+                    numbers = {table: rows.count() for table, rows in by_table.items()}
+                if None in counts:
+                    quarantine = tables.SILVER_QUARANTINE
+                    by_table[quarantine] = silver.quarantined_late(output.late(batch), lake.table(quarantine))
+                    numbers[quarantine] = counts[None]
+                for table, rows in by_table.items():
+                    if numbers[table]:
+                        self.appender.append(lake, rows, table, batch_id, record=entries.record)
+                        self.appender.require_rows(lake, (table,), batch_id, numbers[table])
 
 
 def _rules(lake: Lake) -> RuleSet:

@@ -127,7 +127,7 @@ class ScoreAlerts:
             for table, some in ((tables.SILVER_ALERTS, self.rules.live), (tables.SILVER_SHADOW_ALERTS, shadows))
             if some
         }
-        entries = suppression.BatchEntries.of(lake, self.appender, batch_id, tables.ALERTS)
+        entries = suppression.BatchEntries.of(lake, self.appender, batch_id, tables.ALERTS, versions)
         with suppression.divided(raised, entries.rows, versions, lake.settings) as by_table:
             for table, rows in by_table.items():
                 self.appender.append(lake, rows, table, batch_id, record=entries.record)
