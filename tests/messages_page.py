@@ -42,6 +42,7 @@ AREAS = {
             "fraudlake/operations/backfill.py",
             "fraudlake/operations/lineage.py",
             "fraudlake/streams/score.py",
+            "fraudlake/text/table_file.py",
         ),
         "`fraudlake COMMAND --help`; [commands](commands.md)",
     ),

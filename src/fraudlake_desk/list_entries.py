@@ -6,7 +6,7 @@ Entries are of the list ``suppressed``, each for one rule, or of lists that rule
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any
 
@@ -83,49 +83,40 @@ def read_key(store: Store, entity: str, key: str) -> list[Entry]:
     return list_entries.read(store, f"entity = {value(entity)} AND entity_key = {value(key)}")
 
 
-def suppress(
-    store: Store,
-    rules: RuleSet,
-    author: str,
-    rule: str,
-    entity: str | None,
-    key: str,
-    until: date,
-    reason: str,
-    entry_id: str | None = None,
-    now: datetime | None = None,
-) -> Entry:
-    """Suppress a rule for a key until the beginning of a day (UTC), and return the entry.
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Who wants an entry, why, and until the beginning of which day (UTC).
+
+    An entry that has the id already is returned unchanged.
+    """
+
+    author: str
+    reason: str
+    until: date
+    entry_id: str = field(default_factory=event_log.new_id)
+    now: datetime = field(default_factory=_now)
+
+
+def suppress(store: Store, rules: RuleSet, wanted: Wanted, rule: str, entity: str | None, key: str) -> Entry:
+    """Suppress a rule for a key, and return the entry.
 
     Args:
         store: the lake's tables.
         rules: the rules of the lake.
-        author: who adds it.
+        wanted: who wants it, and why.
         rule: name of the rule.
         entity: the entity of the key; None: the one that the rule groups by.
         key: the key, as alerts have it.
-        until: the first day on which the entry no longer applies.
-        reason: why.
-        entry_id: id of the entry; an existing entry with this id is returned unchanged.
-        now: the time; by default this machine's.
 
     Raises:
         UsageError: there is no such rule, entity or key, an entry suppresses it already, or the day or the reason is
             not valid.
     """
-    wanted = Wanted(author, reason, until, entry_id or event_log.new_id(), now or datetime.now(UTC))
     return add(store, wanted, SUPPRESSED, rule, lambda: _entity_of(store, rules, rule, entity), key)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Who wants an entry, why, until which day, with which id, and when."""
-
-    author: str
-    reason: str
-    until: date
-    entry_id: str
-    now: datetime
 
 
 def add(

@@ -13,8 +13,6 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from fraudlake import tables
 from fraudlake.approvals import gate
@@ -28,7 +26,7 @@ from fraudlake.review import event_log
 from fraudlake.rules import rule_lists
 from fraudlake.rules.columns import query_columns
 from fraudlake.rules.rule_lists import PROPOSED, SUPPRESSED
-from fraudlake.text import json_text
+from fraudlake.text import json_text, table_file
 from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import one_of, value
 from fraudlake_desk import list_entries as entries_
@@ -143,37 +141,21 @@ def _suppressed(store: Store) -> Counter[tuple[str, str]]:
     return Counter({(row["list"], row["entity"]): row["alerts"] for row in rows.to_pylist()})
 
 
-def add(
-    store: Store,
-    rules: RuleSet,
-    author: str,
-    name: str,
-    of: str | None,
-    key: str,
-    until: date,
-    reason: str,
-    entry_id: str | None = None,
-    now: datetime | None = None,
-) -> Entry:
-    """Add a key to a list until the beginning of a day (UTC), and return the entry.
+def add(store: Store, rules: RuleSet, wanted: Wanted, name: str, of: str | None, key: str) -> Entry:
+    """Add a key to a list, and return the entry.
 
     Args:
         store: the lake's tables.
         rules: the rules of the lake.
-        author: who adds it.
+        wanted: who wants it, and why.
         name: the list; it begins to exist with its first entry.
         of: what the key is of: ``account``, an entity or a column; None: what the list is of.
         key: the key, as alerts have it.
-        until: the first day on which the entry no longer applies.
-        reason: why.
-        entry_id: id of the entry; an existing entry with this id is returned unchanged.
-        now: the time; by default this machine's.
 
     Raises:
         UsageError: the list cannot be of this, the key is on it already, or the key, the day or the reason is not
             valid.
     """
-    wanted = Wanted(author, reason, until, entry_id or event_log.new_id(), now or datetime.now(UTC))
     return entries_.add(store, wanted, name, None, lambda: find_entity(store, rules, name, of), key)
 
 
@@ -220,101 +202,77 @@ def find_entity(store: Store, rules: RuleSet, name: str, of: str | None) -> Enti
     return Entity(of, key)
 
 
-def load(
-    store: Store,
-    rules: RuleSet,
-    author: str,
-    name: str,
-    of: str | None,
-    file: Path,
-    until: date,
-    reason: str,
-    now: datetime | None = None,
-) -> Loaded:
-    """Add the keys of a file to a list; those that are on it already stay as they are.
-
-    All are added in one commit.
+def load(store: Store, rules: RuleSet, wanted: Wanted, name: str, of: str | None, file: Path) -> Loaded:
+    """Add the keys of a file to a list, in one commit; those that are on it already stay as they are.
 
     Args:
         store: the lake's tables.
         rules: the rules of the lake.
-        author: who adds them.
+        wanted: who wants it, and why, for keys without a reason of their own.
         name: the list.
         of: what the keys are of; None: what the list is of.
         file: a CSV or parquet file with the column ``key``, or the columns of the key, and perhaps ``reason``.
-        until: the first day on which the entries no longer apply.
-        reason: why, for keys without a reason of their own.
-        now: the time; by default this machine's.
 
     Raises:
         UsageError: the file cannot be read, has no such column, an empty key, or a key with two reasons; or as
             :func:`add`.
         WaitingError: the lake needs two people, and the file has more than :data:`ALONE` new keys.
     """
-    now = now or datetime.now(UTC)
-    entries_.require_texts(author, reason)
+    entries_.require_texts(wanted.author, wanted.reason)
     by = find_entity(store, rules, name, of)
-    starts_at, ends_at = entries_.span(store, until, now)
-    keys = _read_file(file, by, reason)
-    present = _on_list(store, name, by.name, starts_at)
+    starts_at, ends_at = entries_.span(store, wanted.until, wanted.now)
+    keys = _read_file(file, by, wanted.reason)
+    statement = f"SELECT entity_key FROM ({_on_list(name, by.name, starts_at)}) AS present"
+    present = store.query(statement, _TABLE)["entity_key"].cast(pa.string()).combine_chunks()
     new = keys.filter(pc.invert(pc.is_in(keys["entity_key"], present)))
     if len(new):
-        common = {
-            "list": name,
-            "entity": by.name,
-            "starts_at": starts_at,
-            "ends_at": ends_at,
-            "author": author,
-            "at": now,
-        }
+        common = {"list": name, "entity": by.name, "starts_at": starts_at, "ends_at": ends_at}
+        common |= {"author": wanted.author, "at": wanted.now}
         if len(new) > ALONE and gate.keys(store) > 1:
-            _propose(store, new, common, until, reason)
+            _propose(store, new, common, wanted)
         _append(store, new, {**common, "event": "added"})
     return Loaded(name, by.name, len(new), len(keys) - len(new), starts_at, ends_at)
 
 
-def _on_list(store: Store, name: str, of: str, time: datetime) -> pa.Array:
-    """Return the keys that are on a list at a time, or come onto it later."""
-    rows = store.query(
+def _on_list(name: str, of: str, time: datetime) -> str:
+    """Return the query of the keys, ``entity_key``, that are on a list at a time, or come onto it later."""
+    return (
         f"SELECT entity_key FROM {_TABLE.name} WHERE {_NAMED} AND list = {value(name)} AND entity = {value(of)} "
-        f"GROUP BY entry_id, entity_key HAVING min(ends_at) > {value(time)}",
-        _TABLE,
+        f"GROUP BY entry_id, entity_key HAVING min(ends_at) > {value(time)}"
     )
-    return rows["entity_key"].cast(pa.string()).combine_chunks()
 
 
-def _propose(store: Store, keys: pa.Table, common: Mapping[str, Any], until: date, reason: str) -> None:
+def _propose(store: Store, keys: pa.Table, common: Mapping[str, Any], wanted: Wanted) -> None:
     """Write keys that have no effect, and ask a second person for them.
 
     Raises:
         WaitingError: the request waits.
     """
-    content = [common["list"], common["entity"], str(until), keys.sort_by("entity_key").to_pylist()]
+    arguments = {"list": common["list"], "of": common["entity"], "until": str(wanted.until)}
+    content = [*arguments.values(), keys.sort_by("entity_key").to_pylist()]
     proposal = sha256(json_text.dumps(content).encode()).hexdigest()[:32]
     if not store.has_rows(_TABLE, _is_of(proposal)):
         ids = pa.array([f"{proposal}-{number}" for number in range(len(keys))], pa.string())
         _append(store, keys, {**common, "event": PROPOSED}, ids)
-    subject = f"{counted(len(keys), 'key')} of the list {common['list']} until {until}"
-    arguments = {"proposal": proposal, "list": common["list"], "of": common["entity"], "until": str(until)}
-    gate.require(store, Asked("list", subject, {"keys": 0}, {"keys": len(keys)}, arguments), common["author"], reason)
+    subject = f"{counted(len(keys), 'key')} of the list {common['list']} until {wanted.until}"
+    arguments["proposal"] = proposal
+    asked = Asked("list", subject, {"keys": 0}, {"keys": len(keys)}, arguments)
+    gate.require(store, asked, wanted.author, wanted.reason)
 
 
 def _is_of(proposal: str) -> str:
     return f"event = {value(PROPOSED)} AND substr(entry_id, 1, {len(proposal)}) = {value(proposal)}"
 
 
-def _proposed(store: Store, request: Request) -> pa.Table:
-    """Return ``entity_key, account_id, reason`` of a request."""
-    condition = _is_of(request.arguments["proposal"])
-    return store.query(f"SELECT entity_key, account_id, reason FROM {_TABLE.name} WHERE {condition}", _TABLE)
-
-
 def _state(store: Store, request: Request) -> dict[str, Any]:
     """Return how many of the proposed keys are on the list."""
     given = request.arguments
-    present = _on_list(store, given["list"], given["of"], datetime.now(UTC))
-    proposed = _proposed(store, request)["entity_key"].cast(pa.string())
-    return {"keys": pc.sum(pc.is_in(proposed, present)).as_py() or 0}
+    present = _on_list(given["list"], given["of"], datetime.now(UTC))
+    statement = (
+        f"SELECT count(DISTINCT entity_key) AS keys FROM {_TABLE.name} WHERE {_is_of(given['proposal'])} "
+        f"AND entity_key IN ({present})"
+    )
+    return {"keys": int(store.query(statement, _TABLE)["keys"][0].as_py())}
 
 
 def _carry_out(store: Store, request: Request) -> None:
@@ -325,7 +283,8 @@ def _carry_out(store: Store, request: Request) -> None:
     given = request.arguments
     starts_at, ends_at = entries_.span(store, date.fromisoformat(given["until"]), now)
     common = {"list": given["list"], "entity": given["of"], "starts_at": starts_at, "ends_at": ends_at, "at": now}
-    _append(store, _proposed(store, request), {**common, "event": "added", "author": request.asked.person})
+    statement = f"SELECT entity_key, account_id, reason FROM {_TABLE.name} WHERE {_is_of(given['proposal'])}"
+    _append(store, store.query(statement, _TABLE), {**common, "event": "added", "author": request.asked.person})
 
 
 EFFECT = Effect(_state, _carry_out)
@@ -344,7 +303,7 @@ def _append(store: Store, keys: pa.Table, common: Mapping[str, Any], ids: pa.Arr
 
 def _read_file(file: Path, by: Entity, reason: str) -> pa.Table:
     """Return ``entity_key, account_id, reason`` of a file, each key once."""
-    rows = _rows(file)
+    rows = table_file.read(file)
     reasons = _reasons(file, rows, reason)
     pairs = pa.table({"entity_key": _keys(file, rows, by), "reason": reasons})
     once = pairs.group_by("entity_key").aggregate([("reason", "min"), ("reason", "max")])
@@ -398,18 +357,3 @@ def _accounts(by: Entity, keys: pa.ChunkedArray) -> pa.Array:
     if "account_id" not in by.columns:
         return pa.nulls(len(keys), pa.string())
     return pa.array([list_entries.key_of(by, key)[1] for key in keys.to_pylist()], pa.string())
-
-
-def _rows(file: Path) -> pa.Table:
-    """Read a CSV or parquet file; the values of a CSV file are texts."""
-    try:
-        if file.suffix.lower() == ".parquet":
-            return pq.read_table(file)
-        names = pa_csv.open_csv(file).schema.names
-        return pa_csv.read_csv(
-            file, convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
-        )
-    except OSError as error:
-        raise UsageError(f"{file}: {(error.strerror or str(error)).lower()}") from None
-    except pa.ArrowException as error:
-        raise UsageError(f"{file}: cannot be read: {str(error).splitlines()[0]}") from None

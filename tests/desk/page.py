@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from html import unescape
 from html.parser import HTMLParser
 
 VOID = {"meta", "br", "hr", "img", "link"}
+
+
+def text_of(page: str) -> str:
+    """The text of a page, without its tags."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 
 @dataclass

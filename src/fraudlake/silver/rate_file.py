@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from fraudlake.errors import UsageError
 from fraudlake.settings.currency import CODE
+from fraudlake.text import table_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,13 +33,7 @@ def read(file: Path, base: str, is_inverted: bool = False) -> pa.Table:
         UsageError: it cannot be read, lacks a column, or has a value that is wrong, or two rates of one day and
             currency.
     """
-    try:
-        given = _parquet(file) if file.suffix.lower() == ".parquet" else _csv(file)
-    except OSError as error:
-        raise UsageError(f"{file}: {(error.strerror or str(error)).lower()}") from None
-    except pa.ArrowException as error:
-        raise UsageError(f"{file}: cannot be read: {str(error).splitlines()[0]}") from None
-    texts = given.select(list(NAMES))
+    texts = _trimmed(file, table_file.read(file))
     days = _days(file, texts)
     _require_codes(file, texts, base)
     rates = _numbers(file, texts)
@@ -49,20 +42,6 @@ def read(file: Path, base: str, is_inverted: bool = False) -> pa.Table:
     )
     _require_once(file, rows)
     return rows
-
-
-def _csv(file: Path) -> pa.Table:
-    with file.open(encoding="utf-8-sig", errors="replace") as opened:
-        header = opened.readline()
-    delimiter = max(",;\t", key=header.count)
-    convert = pa_csv.ConvertOptions(column_types=dict.fromkeys(NAMES, pa.string()), strings_can_be_null=False)
-    given = pa_csv.read_csv(file, parse_options=pa_csv.ParseOptions(delimiter=delimiter), convert_options=convert)
-    return _trimmed(file, given)
-
-
-def _parquet(file: Path) -> pa.Table:
-    given = pq.read_table(file)
-    return _trimmed(file, given)
 
 
 def _trimmed(file: Path, given: pa.Table) -> pa.Table:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from fraudlake.text.counts import counted
+from fraudlake_cli import list_entry
 from fraudlake_cli.app import App, cli, options, person_of
 from fraudlake_cli.command import Day
 from fraudlake_cli.commands.rule_changes import signed
 
 if TYPE_CHECKING:
-    from fraudlake.detection.list_entries import Entry
-    from fraudlake_desk.list_entries import Listed
     from fraudlake_desk.lists import NamedList
 
 _OF = click.option("--of", help="What the keys are of: account, an entity or a column.  [default: as the list]")
@@ -68,11 +67,12 @@ def add(
     """
     from fraudlake_desk import lists as lists_
     from fraudlake_desk import rules
+    from fraudlake_desk.list_entries import Wanted
 
     store = app.open_store(**flags)
     present = rules.read(store)[0]
-    entry = lists_.add(store, present, person_of(store, author), name, of, key, until.date(), reason or "")
-    app.say({"entry": asdict(entry)}, f"entry {entry.entry_id}: {_span(entry)}")
+    wanted = Wanted(person_of(store, author), reason or "", until.date())
+    list_entry.say(app, lists_.add(store, present, wanted, name, of, key))
 
 
 @lists.command(example="fraudlake lists load mules mules.csv --of account --until 2027-01-31 --reason 'ticket 4712'")
@@ -101,10 +101,12 @@ def load(
     """
     from fraudlake_desk import lists as lists_
     from fraudlake_desk import rules
+    from fraudlake_desk.list_entries import Wanted
 
     store = app.open_store(**flags)
     present = rules.read(store)[0]
-    loaded = lists_.load(store, present, person_of(store, author), name, of, file, until.date(), reason or "")
+    wanted = Wanted(person_of(store, author), reason or "", until.date())
+    loaded = lists_.load(store, present, wanted, name, of, file)
     text = (
         f"{counted(loaded.added, 'key')} added to {name}, from {loaded.starts_at:%Y-%m-%d %H:%M} to "
         f"{loaded.ends_at:%Y-%m-%d %H:%M} UTC; {loaded.present:,} were on it already"
@@ -126,7 +128,7 @@ def show(app: App, /, name: str, key: str | None, is_all: bool, limit: int, **fl
 
     store = app.open_store(**flags)
     shown = lists_.entries(store, rules.read(store)[0], name, key, is_all, limit)
-    text = "\n".join(map(_line, shown)) or f"the list {name} has no such entry; add --all to see ended ones"
+    text = "\n".join(map(list_entry.line, shown)) or f"the list {name} has no such entry; add --all to see ended ones"
     app.say({"entries": [one.as_dict() for one in shown]}, text)
 
 
@@ -137,11 +139,7 @@ def show(app: App, /, name: str, key: str | None, is_all: bool, limit: int, **fl
 @click.pass_obj
 def end(app: App, /, entry: str, author: str | None, reason: str | None, **flags: str | None) -> None:
     """End an entry early; ENTRY is its id, or the beginning of that. Needs a reason."""
-    from fraudlake_desk import list_entries
-
-    store = app.open_store(**flags)
-    ended = list_entries.end(store, person_of(store, author), entry, reason or "")
-    app.say({"entry": asdict(ended)}, f"entry {ended.entry_id}: {_span(ended)}")
+    list_entry.end(app, entry, author, reason, flags)
 
 
 def _described(named: NamedList) -> str:
@@ -150,20 +148,4 @@ def _described(named: NamedList) -> str:
     return (
         f"{named.name}  {named.of}  {counted(named.open, 'key')}, {named.ended:,} ended; "
         f"{counted(named.suppressed, 'alert')} suppressed; {'; '.join(users) or 'no rule in use names it'}"
-    )
-
-
-def _span(entry: Entry) -> str:
-    return (
-        f"{entry.entity} {entry.entity_key} is on {entry.list} from {entry.starts_at:%Y-%m-%d %H:%M} to "
-        f"{entry.ends_at:%Y-%m-%d %H:%M} UTC"
-    )
-
-
-def _line(listed: Listed) -> str:
-    entry = listed.entry
-    ended = f"; ended by {entry.ended_by}: {entry.ended_because}" if entry.ended_by else ""
-    return (
-        f"{entry.entry_id}  {listed.state}  {_span(entry)}; {counted(listed.alerts, 'alert')} suppressed; "
-        f"{entry.author}: {entry.reason}{ended}"
     )

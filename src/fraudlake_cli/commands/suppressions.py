@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
-from fraudlake.text.counts import counted
+from fraudlake_cli import list_entry
 from fraudlake_cli.app import App, options, person_of
 from fraudlake_cli.command import Day
 from fraudlake_cli.commands.rule_changes import signed
 from fraudlake_cli.commands.rules import rules_
 
 if TYPE_CHECKING:
-    from fraudlake.detection.list_entries import Entry
-    from fraudlake_desk.list_entries import Listed
+    pass
 
 
 @rules_.command(example="fraudlake rules suppress busy --key A17 --until 2027-01-31 --reason 'a travel agency'")
@@ -47,9 +45,8 @@ def suppress(
 
     store = app.open_store(**flags)
     present = rules.read(store)[0]
-    person = person_of(store, author)
-    entry = list_entries.suppress(store, present, person, name, entity, key, until.date(), reason or "")
-    app.say({"entry": asdict(entry)}, f"entry {entry.entry_id}: {_span(entry)}")
+    wanted = list_entries.Wanted(person_of(store, author), reason or "", until.date())
+    list_entry.say(app, list_entries.suppress(store, present, wanted, name, entity, key))
 
 
 @rules_.command(example="fraudlake rules suppressions --all")
@@ -62,7 +59,7 @@ def suppressions(app: App, /, is_all: bool, **flags: str | None) -> None:
 
     store = app.open_store(**flags)
     shown = [one for one in list_entries.listed(store, rules.read(store)[0]) if is_all or one.is_open]
-    text = "\n".join(map(_line, shown)) or "no rule is suppressed; add --all to see entries that have ended"
+    text = "\n".join(map(list_entry.line, shown)) or "no rule is suppressed; add --all to see entries that have ended"
     app.say({"entries": [one.as_dict() for one in shown]}, text)
 
 
@@ -73,24 +70,4 @@ def suppressions(app: App, /, is_all: bool, **flags: str | None) -> None:
 @click.pass_obj
 def end_suppression(app: App, /, entry: str, author: str | None, reason: str | None, **flags: str | None) -> None:
     """End an entry early; ENTRY is its id, or the beginning of that. Needs a reason."""
-    from fraudlake_desk import list_entries
-
-    store = app.open_store(**flags)
-    ended = list_entries.end(store, person_of(store, author), entry, reason or "")
-    app.say({"entry": asdict(ended)}, f"entry {ended.entry_id}: {_span(ended)}")
-
-
-def _span(entry: Entry) -> str:
-    return (
-        f"{entry.rule} raises no alerts for {entry.entity} {entry.entity_key} from {entry.starts_at:%Y-%m-%d %H:%M} "
-        f"to {entry.ends_at:%Y-%m-%d %H:%M} UTC"
-    )
-
-
-def _line(listed: Listed) -> str:
-    entry = listed.entry
-    ended = f"; ended by {entry.ended_by}: {entry.ended_because}" if entry.ended_by else ""
-    return (
-        f"{entry.entry_id}  {listed.state}  {_span(entry)}; {counted(listed.alerts, 'alert')} suppressed; "
-        f"{entry.author}: {entry.reason}{ended}"
-    )
+    list_entry.end(app, entry, author, reason, flags)

@@ -190,17 +190,9 @@ def routes(site: Site) -> list[Route]:
         chosen = QueueFilter.read(fields)
         # A rule has a list of its own, of the keys for which it raises no alerts.
         add = lists.add if "list" in fields else list_entries.suppress
-        entry = add(
-            store,
-            rules.read(store)[0],
-            person.name,
-            fields.get("list", fields.get("rule", "")).strip(),
-            item.entity,
-            item.entity_key,
-            until,
-            fields.get("reason", ""),
-            forms.event_id(fields),
-        )
+        name_of_list = fields.get("list", fields.get("rule", "")).strip()
+        wanted = list_entries.Wanted(person.name, fields.get("reason", ""), until, forms.event_id(fields))
+        entry = add(store, rules.read(store)[0], wanted, name_of_list, item.entity, item.entity_key)
         day = {"day": fields["day"]} if fields.get("day") else {}
         return f"/items/{segment(name)}?{urlencode({'listed': entry.entry_id} | day | chosen.fields)}"
 

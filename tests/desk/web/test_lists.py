@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from fraudlake.detection import list_entries
 from fraudlake_desk.web.role import Role
+from tests.desk.page import text_of
 from tests.desk.web.conftest import Open, OpenStore
 
 CASE = "/items/alert2"
@@ -19,10 +19,6 @@ HOSTILE = "<script>alert('why')</script>"
 
 def given(**fields: str) -> dict[str, str]:
     return {"list": "partners", "until": UNTIL, "reason": "travels", **fields}
-
-
-def text_of(page: str) -> str:
-    return " ".join(re.sub(r"<[^>]*>", " ", page).split())
 
 
 def test_a_lead_adds_the_key_of_a_case_to_a_list_and_ends_that(browse: Open, open_store: OpenStore) -> None:

@@ -26,6 +26,7 @@ from fraudlake_desk.web.application import application
 from fraudlake_desk.web.role import RoleByGroup
 from fraudlake_desk.web.site import Site
 from tests.desk import small_lake
+from tests.desk.page import text_of
 from tests.desk.small_lake import HOSTILE, SENTENCE
 from tests.desk.web.conftest import Open
 from tests.workspace.warehouse import Warehouse
@@ -49,11 +50,6 @@ PARTS = (
 
 PART = {"x-part": "1"}
 """A script asks for a part of a page."""
-
-
-def text_of(page: str) -> str:
-    """The text of a page, without its tags."""
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 
 @pytest.mark.parametrize("page", [*PAGES, *PARTS])

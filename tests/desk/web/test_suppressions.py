@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from fraudlake.detection import list_entries
 from fraudlake.detection.list_entries import Entry
 from fraudlake_desk.web.role import Role
 from tests.desk import small_lake
+from tests.desk.page import text_of
 from tests.desk.web.conftest import Open, OpenStore
 
 CASE = "/items/alert2"
@@ -23,10 +23,6 @@ HOSTILE = "<script>alert('why')</script>"
 
 def given(**fields: str) -> dict[str, str]:
     return {"rule": "small_then_large", "until": UNTIL, "reason": "travels", **fields}
-
-
-def text_of(page: str) -> str:
-    return " ".join(re.sub(r"<[^>]*>", " ", page).split())
 
 
 def test_a_lead_suppresses_a_rule_for_the_key_of_a_case_and_ends_that(browse: Open, open_store: OpenStore) -> None:
