@@ -22,7 +22,7 @@ def rows(first: int, count: int, amount: float = 20.0) -> list[Row]:
 
 
 def shadow(lake: Any) -> None:
-    rule_table.set_status(lake, "dear", "shadow", "ann", None)
+    rule_table.set_status(lake.store, "dear", "shadow", "ann", None)
 
 
 def figures(lake: Any) -> tuple[int, int, int]:
@@ -42,11 +42,11 @@ def test_a_rule_is_judged_over_what_it_has_seen_in_the_shadow_and_live(lake: Any
     assert figures(opened) == (0, 0, 0)  # no micro-batch had it yet
     detected(opened, rows(100, 3))
     assert figures(opened) == (3, 3, 0)
-    rule_table.set_status(opened, "dear", "live", "ann", None)
+    rule_table.set_status(opened.store, "dear", "live", "ann", None)
     detected(opened, rows(103, 2, 900.0))
     land(opened, rows(105, 2))
     assert figures(opened)[::2] == (5, 2)  # the last two were not read yet
-    rule_table.retire(opened, "dear", "ann", None)
+    rule_table.retire(opened.store, "dear", "ann", None)
     detected(opened, rows(107, 1, 900.0))
     assert figures(opened) == (5, 5, 2)
     shadow(opened)

@@ -170,11 +170,11 @@ def test_rules_come_change_and_go_on_one_checkpoint(lake: Any) -> None:
     detected(opened, rows(10))  # it has seen the four rows before
     rule_table.apply(opened, [(busier, "live")], "test", None)
     detected(opened, rows(20))  # these are rows 9 to 12 of the window
-    rule_table.retire(opened, "busy", "test", None)
+    rule_table.retire(opened.store, "busy", "test", None)
     assert state(opened).rows_by_rule == {"busy": 12}
     detected(opened, rows(30))
     assert state(opened).rows_by_rule == {}
-    rule_table.set_status(opened, "busy", "live", "test", None)
+    rule_table.set_status(opened.store, "busy", "live", "test", None)
     assert state(opened).rows_by_rule == {"busy": 0}
     detected(opened, rows(55))  # of those before, the window holds all but the first ones
     assert state(opened).rows_by_rule == {"busy": 20}

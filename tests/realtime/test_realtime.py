@@ -223,7 +223,7 @@ def test_alerts_are_those_of_the_oracle_through_bad_messages_late_rows_a_kill_an
 
         assert "rules have changed" not in log.read_text()
         lake = open_lake(Settings(lake=tmp_path / "lake"), must_exist=True)
-        rule_table.retire(lake, "ten_then_hundred", "tests", None)
+        rule_table.retire(lake.store, "ten_then_hundred", "tests", None)
 
         broker.produce(transactions, between_bad_ones(rows[180:360], now))
         produce_at(broker, transactions, 0, small, large)
@@ -237,7 +237,7 @@ def test_alerts_are_those_of_the_oracle_through_bad_messages_late_rows_a_kill_an
     assert pairs(raised(broker, alerts)) == truth | first | second
     assert beyond(raised(broker, alerts)) == expected_beyond([*rows[:360], *moved])
 
-    rule_table.set_status(lake, "ten_then_hundred", "live", "tests", None)
+    rule_table.set_status(lake.store, "ten_then_hundred", "live", "tests", None)
 
     # Accounts move to other partitions, which are read in parallel to those with their earlier rows.
     broker.add_partitions(transactions, 3)

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 class WaitingError(FraudlakeError):
     """Nothing was changed: a request waits for a second person."""
 
+    def __init__(self, message: str, number: int) -> None:
+        """Keep the number of the request."""
+        super().__init__(message)
+        self.number = number
+
 
 @dataclass(frozen=True)
 class Effect:
@@ -68,7 +73,8 @@ def require(store: Store, wanted: Wanted, person: str | None, reason: str | None
     request = log.ask(store, wanted, person or store.user_name(), reason)
     raise WaitingError(
         f"{wanted.subject}: request {request.number} waits for a second person, and nothing has changed: another "
-        f"person approves it at the desk, or with 'fraudlake approvals approve {request.number}'"
+        f"person approves it at the desk, or with 'fraudlake approvals approve {request.number}'",
+        request.number,
     )
 
 

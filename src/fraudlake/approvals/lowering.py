@@ -27,13 +27,14 @@ def require(store: Store, approvals: int, change: Change, is_asked: bool) -> Non
         is_asked: write a request otherwise; if false, only say that it would be written.
 
     Raises:
-        WaitingError: a second person must agree.
+        WaitingError: a second person must agree, and is asked.
+        FraudlakeError: a second person must agree, and is not asked.
     """
     present = gate.keys(store)
     if approvals >= present:
         return
     if not is_asked:
-        raise gate.WaitingError("approvals: a second person must agree to that: add --yes to ask for it")
+        raise FraudlakeError("approvals: a second person must agree to that: add --yes to ask for it")
     before = {"approvals": present}
     after = {"approvals": approvals}
     gate.require(store, Wanted("definition", "approvals", before, after, after), change.author, change.reason)

@@ -19,6 +19,7 @@ from fraudlake import tables
 from fraudlake.approvals import gate
 from fraudlake.approvals.gate import Effect
 from fraudlake.approvals.log import Wanted
+from fraudlake.detection import rule_entity
 from fraudlake.errors import FraudlakeError, UsageError, first_line, reason_of
 from fraudlake.rules.columns import query_columns
 from fraudlake.rules.kinds import RULE, Rule
@@ -111,7 +112,12 @@ def draft(present: RuleSet, rule: Rule, author: str, reason: str | None) -> Rule
 
 
 def set_status(
-    lake: Lake, name: str, status: Literal["shadow", "live"], author: str, reason: str | None, number: int | None = None
+    store: Store,
+    name: str,
+    status: Literal["shadow", "live"],
+    author: str,
+    reason: str | None,
+    number: int | None = None,
 ) -> list[RuleVersion]:
     """Make a version of a rule, by default the newest, live or a shadow; the version that it replaces retires.
 
@@ -120,30 +126,32 @@ def set_status(
 
     Raises:
         UsageError: there is no such rule or version, it already has this status, or it no longer fits the columns.
+        WaitingError: a second person must agree.
     """
-    present = start(lake.store)
+    present = start(store)
     chosen = present.version_of(name, number)
     if chosen.status == status:
         raise UsageError(f"{chosen} is {status} already")
-    require_valid([chosen.rule], lake.settings)
+    require_valid([chosen.rule], store.settings)
     changed = [_stamped(version, author, reason) for version in _with_status(present, chosen, status)]
-    _change(lake.store, present, changed, author, reason)
+    _change(store, present, changed, author, reason)
     return changed
 
 
-def retire(lake: Lake, name: str, author: str, reason: str | None, number: int | None = None) -> list[RuleVersion]:
+def retire(store: Store, name: str, author: str, reason: str | None, number: int | None = None) -> list[RuleVersion]:
     """Retire a rule: all of its versions, or one; return those that changed.
 
     Raises:
         UsageError: there is no such rule or version, or it is retired already.
+        WaitingError: a second person must agree.
     """
-    present = start(lake.store)
+    present = start(store)
     chosen = present.versions_of(name) if number is None else [present.version_of(name, number)]
     active = (version for version in chosen if version.status != "retired")
     retired = [_stamped(version, author, reason) for version in _retired(active)]
     if not retired:
         raise UsageError(f"{name if number is None else chosen[0]} is retired already")
-    _change(lake.store, present, retired, author, reason)
+    _change(store, present, retired, author, reason)
     return retired
 
 
@@ -202,13 +210,12 @@ def require_valid(rules: Sequence[Rule], settings: Settings) -> None:
     Raises:
         UsageError: a rule does not fit the columns, with the position, or groups by no entity.
     """
-    # The module loads pyspark, which the desk does not need.
-    from fraudlake.detection.evaluator import Evaluator
-
     columns = query_columns(settings.silver_columns)
     for rule in rules:
         rule.check(columns, settings.entities)
-    Evaluator.of(settings, RuleSet.of(rules).of_source("transactions").versions)
+        if rule.looks_at == "transactions":
+            compiled = rule.compile(columns, settings.entities)
+            rule_entity.find_entity(rule, compiled.partition_by, settings)
 
 
 def _with_status(present: RuleSet, chosen: RuleVersion, status: Status) -> list[RuleVersion]:

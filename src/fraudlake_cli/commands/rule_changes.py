@@ -125,7 +125,7 @@ def retire(app: App, /, name: str, number: int | None, author: str | None, reaso
     from fraudlake.detection import rule_table
 
     lake = _open(app)
-    _say(app, rule_table.retire(lake, name, person_of(lake.store, author), reason, number))
+    _say(app, rule_table.retire(lake.store, name, person_of(lake.store, author), reason, number))
 
 
 @rules_.command(example="fraudlake rules diff tiny_then_huge --from 1 --to 3")
@@ -210,7 +210,7 @@ def _set_status(app: App, name: str, status: Any, number: int | None, author: st
     from fraudlake.detection import rule_table
 
     lake = _open(app)
-    _say(app, rule_table.set_status(lake, name, status, person_of(lake.store, author), reason, number))
+    _say(app, rule_table.set_status(lake.store, name, status, person_of(lake.store, author), reason, number))
 
 
 def _open(app: App) -> Lake:
