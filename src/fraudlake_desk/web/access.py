@@ -62,7 +62,7 @@ class Person:
 
     @property
     def may_author(self) -> bool:
-        """Whether they may save drafts of rules."""
+        """Whether they may save drafts of rules, and ask for changes of them."""
         return "rule author" in self.duties
 
     @property

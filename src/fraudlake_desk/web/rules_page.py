@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
+from fraudlake.approvals import gate, log
 from fraudlake.detection import rule_table
 from fraudlake.detection.alert_changes import APPEAR, GONE
 from fraudlake.errors import UsageError
@@ -24,7 +25,7 @@ from fraudlake_desk.web.names import segment
 from fraudlake_desk.web.site import Site, done, number, share
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from fraudlake.detection.report import Agreement, Report
     from fraudlake.lake.store import Store
     from fraudlake.review.window import Window
-    from fraudlake.rules.rule_set import RuleVersion
+    from fraudlake.rules.rule_set import RuleVersion, Status
     from fraudlake_desk.queue.precision import Precision
     from fraudlake_desk.rules import RuleFigures
 
@@ -87,6 +88,8 @@ def routes(site: Site) -> list[Route]:
             definition=rules.definition(version),
             changes=[{**vars(change), "limits": change.rule.limits} for change in changes],
             limits=[_slider(name, limit) for name, limit in version.rule.limits.items()],
+            changeable=_changeable(rules.read(store)[0].versions_of(version.rule.name)) if gate.keys(store) > 1 else [],
+            longest=log.LONGEST["reason"],
         )
 
     def backtest(request: Request) -> Response:
@@ -123,11 +126,21 @@ def routes(site: Site) -> list[Route]:
         added = await run_in_threadpool(add)
         return done(request, f"/rules/{segment(added.rule.name)}?saved={added.version}")
 
+    async def ask(request: Request) -> Response:
+        fields = await forms.read_of_author(request, site.access)
+        number, _, status = fields.get("change", "").partition(" ")
+        try:
+            await forms.carried_out(lambda: _ask(site, request, number, status, fields.get("reason")))
+        except gate.WaitingError as waits:
+            return done(request, f"/approvals?done={waits.number}")
+        return done(request, f"/rules/{segment(request.path_params['name'])}")
+
     return [
         Route("/rules", all_rules),
         Route("/rules/{name:text}", one_rule),
         Route("/rules/{name:text}/backtest", backtest),
         Route("/rules/{name:text}/draft", draft, methods=["POST"]),
+        Route("/rules/{name:text}/ask", ask, methods=["POST"]),
     ]
 
 
@@ -140,6 +153,46 @@ def _store_and_version(site: Site, request: Request) -> tuple[Store, RuleVersion
     except UsageError as error:
         raise MissingError(unreadable.get(name, str(error))) from None
     return store, next((one for one in present.live if one.rule.name == name), newest)
+
+
+_CHANGES: dict[Status, dict[Status, str]] = {
+    "draft": {"shadow": "run version {} in the shadow", "live": "make version {} live"},
+    "shadow": {"live": "make version {} live", "retired": "retire version {}"},
+    "live": {"shadow": "run version {} in the shadow only", "retired": "retire version {}"},
+    "retired": {"shadow": "run version {} in the shadow", "live": "make version {} live"},
+}
+"""What can be asked for a version of a rule, by its status."""
+
+
+def _changeable(versions: Sequence[RuleVersion]) -> list[tuple[str, str]]:
+    """Return what can be asked for versions of a rule, the newest first: the field of the form, and its words."""
+    return [
+        (f"{version.version} {status}", text.format(version.version))
+        for version in reversed(versions)
+        for status, text in _CHANGES[version.status].items()
+    ]
+
+
+def _ask(site: Site, request: Request, number: str, status: str, reason: str | None) -> None:
+    """Ask a second person for another status of a version of a rule.
+
+    Raises:
+        WaitingError: it is asked for.
+        PageError: the lake needs one person only, or there is no such version or status.
+    """
+    store, version = _store_and_version(site, request)
+    person, name = request.state.person.name, version.rule.name
+    if gate.keys(store) < 2:
+        raise PageError(f"{name}: this lake needs one person only: use 'fraudlake rules'")
+    if not (number.isascii() and number.isdigit()):
+        raise PageError(f"{name}: choose what to ask for")
+    match status:
+        case "retired":
+            rule_table.retire(store, name, person, reason, int(number))
+        case "shadow" | "live":
+            rule_table.set_status(store, name, status, person, reason, int(number))
+        case _:
+            raise PageError(f"{name}: choose what to ask for")
 
 
 def _saved(text: str | None, changes: list[RuleVersion]) -> str | None:

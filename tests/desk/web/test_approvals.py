@@ -84,6 +84,71 @@ def test_a_rejected_request_changes_nothing(browse: Open, open_store: OpenStore,
     assert "Request 1 is rejected." in page and status(open_store) == "draft"
 
 
+@pytest.mark.parametrize(
+    ("change", "after"),
+    [("1 retired", ["retired", "draft"]), ("2 live", ["retired", "live"]), ("2 shadow", ["live", "shadow"])],
+)
+def test_a_rule_author_asks_at_the_desk_and_another_person_agrees(
+    browse: Open, open_store: OpenStore, change: str, after: list[str]
+) -> None:
+    name = "small_then_large"
+    ann, bob = browse("ann"), browse("bob")
+    ann.submit(f"/rules/{name}", f"/rules/{name}/draft", small_below="1", large_above="900")
+    page = text_of(ann.get(f"/rules/{name}").text)
+    assert "run version 2 in the shadow make version 2 live run version 1 in the shadow only retire version 1" in page
+    asked = ann.submit(f"/rules/{name}", f"/rules/{name}/ask", change=change, reason="fewer false alarms")
+    assert "Request 1 is waiting." in asked and "fewer false alarms" in asked
+
+    def statuses() -> list[str]:
+        return [version.status for version in rules.read(open_store())[0].versions_of(name)]
+
+    assert statuses() == ["live", "draft"]
+    bob.submit("/approvals", "/approvals/1/approve", reason="seen")
+    assert statuses() == after
+    (*_, changed) = rules.changes(open_store(), name)
+    assert (changed.author, changed.reason) == ("ann", "fewer false alarms")
+
+
+@pytest.mark.parametrize(
+    ("fields", "refusal"),
+    [
+        ({}, "choose what to ask for"),
+        ({"change": "1 draft"}, "choose what to ask for"),
+        ({"change": "one live"}, "choose what to ask for"),
+        ({"change": "3 live"}, "has no version 3"),
+        ({"change": "1 live"}, "is live already"),
+        ({"change": "1 retired", "reason": " "}, "reason"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused_and_not_written(
+    browse: Open, open_store: OpenStore, fields: dict[str, str], refusal: str
+) -> None:
+    page = "/rules/small_then_large"
+    browser = browse("ann")
+    answer = browser.post(f"{page}/ask", data={**browser.form(page, f"{page}/ask"), "reason": "why", **fields})
+    assert answer.status_code == 409 and refusal in answer.text
+    assert not log.read_events(open_store())
+
+
+def test_only_rule_authors_ask_and_only_where_two_people_are_needed(
+    browse: Open, open_store: OpenStore, made: Path, tmp_path: Path
+) -> None:
+    page = "/rules/small_then_large"
+    fields = {**browse("ann").form(page, f"{page}/ask"), "change": "1 retired", "reason": "why"}
+    reader = browse("rita", Role.READER)
+    token = reader.get(page).text.partition('name="form-token" content="')[2].partition('"')[0]
+    assert f"{page}/ask" not in reader.get(page).text
+    assert reader.post(f"{page}/ask", data={**fields, "form": token}).status_code == 403
+    gate_closed = {"change": 3, "setting": "approvals", "value": "1", "author": "ann", "changed_at": small_lake.NOON}
+    small_lake.write(open_store().settings.lake, tables.SILVER_DEFINITION, [gate_closed])
+    ann = browse("ann")
+    assert f"{page}/ask" not in ann.get(page).text
+    token = ann.get(page).text.partition('name="form-token" content="')[2].partition('"')[0]
+    answer = ann.post(f"{page}/ask", data={**fields, "form": token})
+    assert answer.status_code == 409 and "needs one person only" in answer.text
+    assert rules.read(open_store())[0].version_of("small_then_large").status == "live"
+
+
 def test_a_correction_of_the_desk_waits_and_is_approved_there(browse: Open, open_store: OpenStore) -> None:
     anna, bob = browse("anna"), browse("bob")
     anna.submit("/items/alert0", VERDICT, verdict="fraud")
