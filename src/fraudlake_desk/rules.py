@@ -164,6 +164,15 @@ def with_limits(rule: Rule, moved: Mapping[str, float]) -> Rule:
         raise UsageError(f"{rule.name}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
 
 
+def moved_limits(present: RuleSet, changed: RuleVersion) -> dict[str, float]:
+    """Return the limits of a version that differ from the live version; empty if there is none, or more differs."""
+    live = next((one.rule for one in present.live if one.rule.name == changed.rule.name), None)
+    if live is None or live.limits.keys() != changed.rule.limits.keys():
+        return {}
+    moved = {name: limit for name, limit in changed.rule.limits.items() if limit != live.limits[name]}
+    return moved if moved and with_limits(live, moved) == changed.rule else {}
+
+
 @dataclass(frozen=True)
 class Backtest:
     """The figures of a rule over the latest days."""

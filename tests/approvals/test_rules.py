@@ -66,8 +66,8 @@ def test_requests_are_listed_and_shown_as_text(
     assert (rejected["status"], rejected["followed"][0]["person"]) == ("rejected", "bob")
     shown = fraudlake_here("--lake", str(root), "approvals", "show", "1").stdout.splitlines()
     assert shown[1] == "busy version 1" and shown[-1].endswith("rejected by bob: too many")
-    fields = "above 3.0, aggregate count, column amount, kind threshold, name busy, status {}, window 60 s"
-    assert shown[2:4] == [f"  before  {fields.format('draft')}", f"  after   {fields.format('live')}"]
+    same = "  stays   above 3.0, aggregate count, column amount, kind threshold, name busy, window 60 s"
+    assert shown[2:5] == ["  before  status draft", "  after   status live", same]
     assert "there is no request 9: 'fraudlake approvals list --all'" in command("bob", "approvals", "show", "9")
 
 

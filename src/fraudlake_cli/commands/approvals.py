@@ -47,14 +47,13 @@ def list_(app: App, /, is_all: bool, **flags: str | None) -> None:
 def show(app: App, /, number: int, **flags: str | None) -> None:
     """Show what REQUEST changes, before and after, and who did what about it."""
     from fraudlake.approvals import log
-    from fraudlake.approvals.request import words
+    from fraudlake.approvals.request import in_words
 
     request = log.find(app.open_store(**flags), number)
-    changes = [
-        line
-        for name, before, after in request.changes
-        for line in (name, f"  before  {words(before)}", f"  after   {words(after)}")
-    ]
+    changes = []
+    for name, old, new in request.changes:
+        before, after, same = in_words(old, new)
+        changes += [name, f"  before  {before}", f"  after   {after}", *([f"  stays   {same}"] if same else [])]
     events = [
         f"{event.at:%Y-%m-%d %H:%M:%S}  {event.kind} by {event.person}{f': {event.reason}' if event.reason else ''}"
         for event in (request.asked, *request.followed)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from starlette.routing import Route
 
 from fraudlake.approvals import gate, log
-from fraudlake.approvals.request import is_same_person, words
-from fraudlake_desk import effects
+from fraudlake.approvals.request import in_words, is_same_person
+from fraudlake.detection import rule_table
+from fraudlake.rules.rule_set import EVALUATED
+from fraudlake_desk import effects, rules
 from fraudlake_desk.documents.letters import shown
 from fraudlake_desk.web import forms
 from fraudlake_desk.web.errors import PageError
+from fraudlake_desk.web.names import segment
 from fraudlake_desk.web.site import Site, done
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from starlette.requests import Request as WebRequest
     from starlette.responses import Response
@@ -43,7 +47,7 @@ def routes(site: Site) -> list[Route]:
             page="Approvals",
             keys=gate.keys(store),
             notice=_notice(known, request.query_params.get("done")),
-            waiting=[_view(one, person) for one in waiting],
+            waiting=[_view(one, person, _trials(store, one)) for one in waiting],
             settled=[_view(one, person) for one in settled[:_SETTLED]],
             longest=log.LONGEST["reason"],
         )
@@ -98,13 +102,28 @@ def _notice(known: dict[int, Request], text: str | None) -> str | None:
     return f"Request {text} is {request.status}{by_command}."
 
 
-def _view(request: Request, person: Person) -> dict[str, Any]:
+def _trials(store: Store, request: Request) -> list[tuple[str, str]]:
+    """Return the addresses of the what-ifs of versions of rules that a request wants evaluated, and their names."""
+    if request.asked.action != "rules" or not request.asked.arguments:
+        return []
+    present, _ = rules.read(store)
+    versions = [rule_table.version_of(row) for row in request.arguments["rows"] if row["status"] in EVALUATED]
+    moved = [(version, rules.moved_limits(present, version)) for version in versions]
+    return [
+        (f"/rules/{segment(version.rule.name)}/backtest?{urlencode(limits)}", str(version))
+        for version, limits in moved
+        if limits
+    ]
+
+
+def _view(request: Request, person: Person, trials: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
     """Return what the page shows of a request to a person."""
     is_own = is_same_person(request.asked.person, person.name)
     return {
         "request": request,
         "events": (request.asked, *request.followed),
-        "changes": [(name, words(before), words(after)) for name, before, after in request.changes],
+        "changes": [(name, *in_words(before, after)) for name, before, after in request.changes],
+        "trials": trials,
         "may_decide": request.status == "waiting" and not is_own and person.may_approve,
         "may_withdraw": is_own and person.may_decide,
     }

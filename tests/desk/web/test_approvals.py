@@ -103,6 +103,15 @@ def test_a_rule_author_asks_at_the_desk_and_another_person_agrees(
         return [version.status for version in rules.read(open_store())[0].versions_of(name)]
 
     assert statuses() == ["live", "draft"]
+    seen = text_of(bob.get("/approvals").text)
+    if change == "1 retired":
+        assert f"{name} version 1 status live status retired as before: kind small_then_large" in seen
+        assert "would change" not in seen
+    else:
+        assert f"What {name} version 2 would change on the latest days" in seen
+        trial = f"/rules/{name}/backtest?large_above=900.0"
+        assert trial in bob.get("/approvals").text
+        assert "alerts stay" in text_of(bob.get(trial).text)
     bob.submit("/approvals", "/approvals/1/approve", reason="seen")
     assert statuses() == after
     (*_, changed) = rules.changes(open_store(), name)

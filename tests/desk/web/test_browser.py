@@ -27,7 +27,13 @@ from tests.desk import small_lake
 AXE = next(Path(axe_playwright_python.__file__).parent.rglob("axe.min.js"))
 PAGES = (
     *("/", "/?state=open&sort=-amount", "/?state=held", "/items/alert2?day=2026-03-07", "/items/drawn8"),
-    *("/rules", "/rules/small_then_large", "/approvals", "/health"),
+    *(
+        "/rules",
+        "/rules/small_then_large",
+        "/rules/small_then_large/backtest?large_above=2000",
+        "/approvals",
+        "/health",
+    ),
 )
 
 LONG = "x" * 10_000
@@ -295,10 +301,14 @@ def test_nothing_shuts_people_out_and_every_page_fits(desk: Any, window: Any, sc
 
 
 def long_names(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a lake whose last account, terminals, files, rules, sentences, analysts and reasons have 10 kB each."""
+    """Make a lake whose last account, terminals, files, rules, sentences, analysts and reasons have 10 kB each.
+
+    Its large amounts are millions of times as large.
+    """
     monkeypatch.setattr(small_lake, "ACCOUNTS", [*small_lake.ACCOUNTS[:9], LONG])
     path = f"landing/{'day=2026-03-07/' * 600}part-0.parquet"
     paid = [{**row, "terminal_id": row["terminal_id"] + LONG, "source": path} for row in small_lake.transactions()]
+    paid = [row | {"amount": row["amount"] * 1e7} if row["amount"] > 500 else row for row in paid]
     monkeypatch.setattr(small_lake, "transactions", lambda: paid)
     shutil.rmtree(root)
     small_lake.make(root)
