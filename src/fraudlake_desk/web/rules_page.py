@@ -97,14 +97,15 @@ def routes(site: Site) -> list[Route]:
         moved = _limits(version, request.query_params)
         if not moved:
             tried = rules.backtest(store, version.rule)
-            return _tried(request, tried.window, tried.report, [(*row, "") for row in _figures(tried.report)])
+            return _tried(request, {}, tried.window, tried.report, [(*row, "") for row in _figures(tried.report)])
         window, changes = rules.what_if(store, version.rule, rules.with_limits(version.rule, moved))
         before, after = (_figures(report) for report in (changes.before, changes.after))
         rows = [(name, new, old) for (name, old), (_, new) in zip(before, after, strict=True)]
-        return _tried(request, window, changes.after, rows, _what_if(store, changes))
+        return _tried(request, moved, window, changes.after, rows, _what_if(store, changes))
 
     def _tried(
         request: Request,
+        moved: dict[str, float],
         window: Window,
         report: Report,
         rows: list[tuple[str, str, str]],
@@ -112,7 +113,8 @@ def routes(site: Site) -> list[Route]:
     ) -> Response:
         per_day = [report.alerts_per_day.get(str(day), 0) for day in window.days]
         drawing = charts.bars(window.days, per_day, "alerts a day")
-        return site.page(request, "backtest.html", report=report, rows=rows, changes=changes, drawing=drawing)
+        view: dict[str, Any] = {"moved": moved, "report": report, "rows": rows, "changes": changes, "drawing": drawing}
+        return site.page(request, "backtest.html", page="Rules", **view)
 
     async def draft(request: Request) -> Response:
         fields = await forms.read_of_author(request, site.access)
