@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/tutorials/analyst.md: the desk's pages over a lake that is the same each time.
+"""Draws the pictures of docs/tutorials: the desk's pages over a lake that is the same each time.
 
 usage: make pictures, or PYTHONPATH=. python docs/images/desk.py [LAKE]; it needs Chromium.
 """
@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
@@ -23,10 +23,13 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from fraudlake import tables
+from fraudlake.approvals import gate
+from fraudlake.detection import rule_table
 from fraudlake.lake import lake_format
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings
 from fraudlake.settings.columns import DeclaredColumn
+from fraudlake_desk import rules as desk_rules
 from fraudlake_desk.web import server
 from fraudlake_desk.web.access import TokenAccess
 from fraudlake_desk.web.application import application
@@ -37,13 +40,20 @@ IMAGES = Path(__file__).parent
 LAST = date(2026, 3, 27)
 ACCOUNTS, DAYS, TERMINALS = 300, 28, 12
 COLUMN = {"from": "terminalId", "type": "string"}
-PICTURES = {
+MORNING = {
     "desk-queue": ("/", 1280, 560),
     "desk-case": ("/items/{case}?day=2026-03-27", 1280, 1000),
     "desk-rule": ("/rules/large_for_account", 1280, 760),
     "desk-phone": ("/items/{case}?day=2026-03-27", 390, 900),
 }
-"""Address, width and height of each."""
+WHAT_IF = "/rules/large_for_account/backtest?above=400"
+CHANGE = {
+    "what-if": (WHAT_IF, 1280, 860),
+    "what-if-phone": (WHAT_IF, 390, 900),
+    "approvals": ("/approvals", 1280, 430),
+    "approvals-phone": ("/approvals", 390, 600),
+}
+"""Address, width and height of each picture."""
 
 
 def make(root: Path) -> str:
@@ -135,6 +145,18 @@ def rules(at: datetime) -> list[dict[str, Any]]:
         {**shared, "name": name, "kind": rule["kind"], "definition": json.dumps({"name": name, **rule})}
         for name, rule in (("small_then_large", small), ("large_for_account", large))
     ]
+
+
+def ask(root: Path) -> None:
+    """Require two keys, save a draft with a higher limit, and ask a second person to make it live."""
+    at = datetime(2026, 3, 28, tzinfo=UTC)
+    given = {"change": 2, "setting": "approvals", "value": "2", "author": "lena", "changed_at": at}
+    write(root, tables.SILVER_DEFINITION, [given])
+    store = LocalStore(Settings(lake=root))
+    live = rule_table.start(store).version_of("large_for_account").rule
+    rule_table.add_draft(store, desk_rules.with_limits(live, {"above": 400}), "anna", "fewer alerts")
+    with suppress(gate.WaitingError):
+        rule_table.set_status(store, live.name, "live", "anna", "29 alerts fewer in four weeks")
 
 
 def raised(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -273,12 +295,12 @@ def verdicts(event: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def served(root: Path) -> Iterator[tuple[str, TokenAccess]]:
-    """Serve the lake's pages; gives the address, and the access, whose token works once."""
+def served(root: Path, name: str) -> Iterator[tuple[str, TokenAccess]]:
+    """Serve the lake's pages to a person; gives the address, and the access, whose token works once."""
     listening = server.listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
     site, access = server.site_of_one(
-        LocalStore(Settings(lake=root, review_limit=timedelta(days=36_500))), "anna", Role.ANALYST, ("127.0.0.1", port)
+        LocalStore(Settings(lake=root, review_limit=timedelta(days=36_500))), name, Role.ANALYST, ("127.0.0.1", port)
     )
     running = uvicorn.Server(uvicorn.Config(application(site), log_level="error", lifespan="off"))
     thread = threading.Thread(target=running.run, args=([listening],))
@@ -288,20 +310,27 @@ def served(root: Path) -> Iterator[tuple[str, TokenAccess]]:
     thread.join()
 
 
-def main() -> None:
-    """Make the lake and draw the pictures."""
-    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp()) / "lake"
-    case = make(root)
-    with served(root) as (address, access), sync_playwright() as playwright:
+def draw(root: Path, name: str, pictures: dict[str, tuple[str, int, int]], case: str) -> None:
+    """Draw pages as a person sees them."""
+    with served(root, name) as (address, access), sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for name, (path, width, height) in PICTURES.items():
+        for picture, (path, width, height) in pictures.items():
             page = chromium.new_context(viewport={"width": width, "height": height}).new_page()
             page.goto(f"{address}/?token={access.token}")
             page.goto(address + path.format(case=case))
             page.wait_for_load_state("networkidle")
             shot = Image.open(BytesIO(page.screenshot())).convert("RGB")
-            shot.quantize(96, dither=Image.Dither.NONE).save(IMAGES / f"{name}.png", optimize=True)
+            shot.quantize(96, dither=Image.Dither.NONE).save(IMAGES / f"{picture}.png", optimize=True)
         chromium.close()
+
+
+def main() -> None:
+    """Make the lake and draw the pictures."""
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp()) / "lake"
+    case = make(root)
+    draw(root, "anna", MORNING, case)
+    ask(root)
+    draw(root, "lena", CHANGE, case)
 
 
 if __name__ == "__main__":
