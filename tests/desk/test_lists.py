@@ -89,6 +89,7 @@ def test_an_entry_begins_after_the_clock_and_says_who_and_why(store: LocalStore)
         ({"of": "terminal"}, "the list partners is of account, and not of terminal"),
         ({"name": "new", "of": "device"}, "a list cannot be of 'device'"),
         ({"name": "new", "of": "amount"}, "a list cannot be of 'amount'"),
+        ({"name": "new", "of": "terminalId"}, "a list cannot be of 'terminalId': .*: account, terminal, terminal_id"),
         ({"name": "suppressed", "of": "account"}, "'suppressed' cannot be the name of a list"),
         ({"name": "Big list", "of": "account"}, "'Big list' cannot be the name of a list"),
         ({"key": " "}, "name the key of the account"),
@@ -234,6 +235,32 @@ def test_a_list_that_no_rule_in_use_names_has_no_effect(store: LocalStore) -> No
     add(store, name="blocked", of="terminal", key="T1", until=until)
     (shown,) = lists.entries(store, rules.read(store)[0], "blocked")
     assert shown.state == "without effect"
+
+
+@pytest.mark.parametrize("of", ["account", "terminal_id"])
+@pytest.mark.parametrize("change", [("promote", "busy"), ("apply", "{file}", "--yes")])
+def test_a_rule_that_takes_a_list_for_one_of_other_keys_does_not_take_effect(
+    store: LocalStore, tmp_path: Path, of: str, change: tuple[str, ...]
+) -> None:
+    file = tmp_path / "busy.toml"
+    rule = '[[rules]]\nkind = "threshold"\nname = "busy"\naggregate = "count"\nwindow = "60 s"\nabove = 3\n'
+    add(store, name="blocked", of="terminal", key="T1")
+
+    def command(*arguments: str) -> Any:
+        return CliRunner().invoke(cli, ["--lake", store.name, "rules", *arguments])
+
+    def changed(watched: str) -> Any:
+        file.write_text(f'{rule}watched = {{ blocked = "{watched}" }}\n')
+        command("add", str(file))
+        return command(*(part.format(file=file) for part in change))
+
+    refused = changed(of)
+    assert str(refused.exception) == (
+        f"busy: the list blocked is of terminal, and not of {of}: correct the rule, or name another list"
+    )
+    assert "busy" not in {version.rule.name for version in rules.read(store)[0].evaluated}
+    assert changed("terminal").exit_code == 0
+    assert "busy" in {version.rule.name for version in rules.read(store)[0].evaluated}
 
 
 def test_the_commands_add_load_show_and_end(store: LocalStore, tmp_path: Path) -> None:

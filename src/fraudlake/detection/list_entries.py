@@ -125,6 +125,28 @@ def lists_of(rule: Rule, settings: Settings) -> tuple[RuleList, ...]:
     return rule.resolve_lists(columns, settings.entities, by)
 
 
+def require_same_keys(store: Store, rules: Iterable[Rule]) -> None:
+    """Refuse rules that name a list as one of other keys than its entries have: they would never find an entry.
+
+    Raises:
+        UsageError: a rule does.
+    """
+    named = {(name, of): rule.name for rule in rules for name, of in {**rule.allowed, **rule.watched}.items()}
+    if not named:
+        return
+    table = tables.SILVER_LIST_ENTRIES
+    of_lists = f"{IN_EFFECT} AND {one_of('list', sorted({name for name, _ in named}))}"
+    known: dict[str, set[str]] = defaultdict(set)
+    for row in store.query(f"SELECT DISTINCT list, entity FROM {table.name} WHERE {of_lists}", table).to_pylist():
+        known[row["list"]].add(row["entity"])
+    for (name, of), rule in named.items():
+        if name in known and of not in known[name]:
+            raise UsageError(
+                f"{rule}: the list {name} is of {' and of '.join(sorted(known[name]))}, and not of {of}: "
+                "correct the rule, or name another list"
+            )
+
+
 def with_entries(alerts: pa.Table, store: Store, rule: Rule) -> pa.Table:
     """Add ``entry_id`` to alerts without Spark: see :func:`fraudlake.detection.suppression.with_entries`.
 

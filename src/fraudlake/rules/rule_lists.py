@@ -46,7 +46,8 @@ def key_columns(of: str, columns: Mapping[str, Column], entities: Entities) -> t
     if of in entities:
         return tuple(entities[of])
     column = columns.get(of)
-    if column is None or column.name in (*_OF_SILVER, *_ACCOUNT_COLUMNS):
+    # The payload's name of a column is none of a list: entries and rules must call it the same.
+    if column is None or column.name != of or of in (*_OF_SILVER, *_ACCOUNT_COLUMNS):
         suitable = {one.name for one in columns.values() if one.type.name in _KEY_TYPES}
         declared = sorted(suitable - {*_OF_SILVER, *_ACCOUNT_COLUMNS})
         known = ", ".join(dict.fromkeys((ACCOUNT, *entities, *declared)))
