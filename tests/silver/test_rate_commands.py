@@ -51,8 +51,11 @@ def test_rates_are_loaded_listed_and_corrected(root: Path, tmp_path: Path, fraud
         "--correct\n",
     )
     corrected = fraudlake_here(*lake, "rates", "load", str(file), "--correct", "--author", "bob")
-    assert corrected.stdout.startswith("0 rates loaded, 1 corrected, 0 were known already\n")
-    of_usd = fraudlake_here(*lake, "rates", "list", "--currency", "USD").stdout.splitlines()
+    assert corrected.stdout.startswith(
+        "0 rates loaded, 1 corrected, 0 were known already\n"
+        "payments of silver keep the amounts by the earlier rates: 'fraudlake replay' computes days again\n"
+    )
+    of_usd = fraudlake_here(*lake, "rates", "list", "--currency", "usd").stdout.splitlines()
     assert [line[:25] for line in of_usd] == ["2026-03-06  0.75 EUR  ecb", "2026-03-06  0.8 EUR  ecb."]
     assert of_usd[1].endswith("  corrected")
 

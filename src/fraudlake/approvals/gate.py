@@ -142,6 +142,10 @@ def _require_unchanged(present: dict[str, Any], request: Request) -> None:
         UsageError: it has, with the first difference.
     """
     for name, was, is_now in requests.differences(request.before, present):
+        if isinstance(was, dict) and isinstance(is_now, dict):  # a rule: only the fields that differ
+            fields = requests.differences(was, is_now)
+            was = {field: before for field, before, _ in fields}
+            is_now = {field: after for field, _, after in fields}
         raise UsageError(
             f"request {request.number} was asked when {name} was {requests.words(was)}, and now it is "
             f"{requests.words(is_now)}: look at it, and ask again"
