@@ -152,7 +152,7 @@ def _definition(definition: dict[str, Any]) -> str:
     entities = ", ".join(definition["entities"])
     features = ", ".join(one["name"] for one in definition["features"])
     declared = (
-        f"{currency['column']} in {currency['base']}" if currency else "",
+        f"base currency {currency['base']}" if currency else "",
         f"entities {entities}" if entities else "",
         f"features {features}" if features else "",
     )

@@ -67,6 +67,10 @@ def test_payments_without_a_rate_are_listed(root: Path, fraudlake_here: Fraudlak
     assert as_json["missing"][1] == {"date": "2026-03-09", "currency": None, "transactions": 1}
 
 
+def test_the_status_names_the_base_currency(root: Path, fraudlake_here: FraudlakeHere) -> None:
+    assert "definition: columns currency; base currency EUR; " in fraudlake_here("--lake", str(root), "status").stdout
+
+
 def test_a_lake_of_one_currency_takes_no_rates(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
     lake = ("--lake", str(make(tmp_path / "plain")))
     refused = [fraudlake_here(*lake, "rates", *command) for command in (["load", "rates.csv"], ["list"], ["missing"])]
