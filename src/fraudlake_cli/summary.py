@@ -148,9 +148,14 @@ def _definition(definition: dict[str, Any]) -> str:
     payload = ", ".join(f"{name} from {field['from']}" for name, field in definition["payload"].items())
     columns = ", ".join(definition["columns"]) or "none of its own"
     order = f"event_time within {bound}" if ordering == "event_time" else ordering
+    currency = definition["currency"]
     entities = ", ".join(definition["entities"])
     features = ", ".join(one["name"] for one in definition["features"])
-    declared = (f"entities {entities}" if entities else "", f"features {features}" if features else "")
+    declared = (
+        f"base currency {currency['base']}" if currency else "",
+        f"entities {entities}" if entities else "",
+        f"features {features}" if features else "",
+    )
     parts = (payload, f"columns {columns}", *declared, f"ordering {order}", f"{definition['buckets']} buckets")
     return "; ".join([*filter(None, parts), definition["clustering"]])
 

@@ -18,6 +18,7 @@ from fraudlake.detection.list_entries import Entry
 from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError
 from fraudlake.review import event_log
+from fraudlake.rules.columns import query_columns
 from fraudlake.rules.rule_lists import SUPPRESSED
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.text.sql_text import value
@@ -139,7 +140,7 @@ def add(
         return known
     require_texts(wanted.author, wanted.reason)
     by = find_entity()
-    text, account = list_entries.key_of(by, key)
+    text, account = list_entries.key_of(by, key, query_columns(store.settings.silver_columns))
     starts_at, ends_at = span(store, wanted.until, wanted.now)
     of_rule = "rule IS NULL" if rule is None else f"rule = {value(rule)}"
     of_key = f"list = {value(name)} AND {of_rule} AND entity = {value(by.name)} AND entity_key = {value(text)}"

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from fraudlake.lake.store import Store
     from fraudlake.rules.rule_set import RuleSet
     from fraudlake_desk.list_entries import Listed
+    from fraudlake_patterns.expressions import Column
 
 KEY = "key"
 """The column of a file that has the keys, if they are of one column."""
@@ -221,7 +222,7 @@ def load(store: Store, rules: RuleSet, wanted: Wanted, name: str, of: str | None
     entries_.require_texts(wanted.author, wanted.reason)
     by = find_entity(store, rules, name, of)
     starts_at, ends_at = entries_.span(store, wanted.until, wanted.now)
-    keys = _read_file(file, by, wanted.reason)
+    keys = _read_file(file, by, query_columns(store.settings.silver_columns), wanted.reason)
     statement = f"SELECT entity_key FROM ({_on_list(name, by.name, starts_at)}) AS present"
     present = store.query(statement, _TABLE)["entity_key"].cast(pa.string()).combine_chunks()
     new = keys.filter(pc.invert(pc.is_in(keys["entity_key"], present)))
@@ -301,59 +302,70 @@ def _append(store: Store, keys: pa.Table, common: Mapping[str, Any], ids: pa.Arr
         store.append(_TABLE, rows)
 
 
-def _read_file(file: Path, by: Entity, reason: str) -> pa.Table:
+def _read_file(file: Path, by: Entity, columns: Mapping[str, Column], reason: str) -> pa.Table:
     """Return ``entity_key, account_id, reason`` of a file, each key once."""
     rows = table_file.read(file)
     reasons = _reasons(file, rows, reason)
-    pairs = pa.table({"entity_key": _keys(file, rows, by), "reason": reasons})
-    once = pairs.group_by("entity_key").aggregate([("reason", "min"), ("reason", "max")])
+    values = _values(file, rows, by, columns)
+    pairs = pa.table({"entity_key": _key_texts(values), "account_id": _accounts(values), "reason": reasons})
+    once = pairs.group_by("entity_key").aggregate([("account_id", "min"), ("reason", "min"), ("reason", "max")])
     torn = once.filter(pc.not_equal(once["reason_min"], once["reason_max"])).slice(0, 1).to_pylist()
     for row in torn:
         raise UsageError(
             f"{file}: the key {row['entity_key']} is there twice with two reasons, '{row['reason_min']}' and "
             f"'{row['reason_max']}': keep one; nothing was written"
         )
-    keys = once["entity_key"]
-    return pa.table({"entity_key": keys, "account_id": _accounts(by, keys), "reason": once["reason_min"]})
+    return pa.table(
+        {"entity_key": once["entity_key"], "account_id": once["account_id_min"], "reason": once["reason_min"]}
+    )
 
 
-def _keys(file: Path, rows: pa.Table, by: Entity) -> pa.ChunkedArray | pa.Array:
-    """Return the key of each row as a text."""
+def _values(file: Path, rows: pa.Table, by: Entity, columns: Mapping[str, Column]) -> dict[str, pa.Array]:
+    """Return the columns of the key of each row, in the types of silver's columns."""
     is_plain = len(by.columns) == 1 and KEY in rows.column_names
-    names = (KEY,) if is_plain else by.columns
-    for name in names:
+    values = {}
+    for column in by.columns:
+        name = KEY if is_plain else column
         if name not in rows.column_names:
             wanted = f"'{KEY}' or '{name}'" if len(by.columns) == 1 else f"'{name}'"
             known = ", ".join(rows.column_names)
             raise UsageError(f"{file}: has no column {wanted} for the key of {by.name}; it has {known}")
-        text = pc.utf8_trim_whitespace(rows[name].cast(pa.string()))
-        empty = pc.index(pc.fill_null(pc.equal(text, ""), True), True).as_py()
+        text = table_file.texts(file, rows, name)
+        empty = pc.index(pc.equal(text, ""), True).as_py()
         if empty >= 0:
             raise UsageError(f"{file}: row {empty + 1} has no {name}: nothing was written")
-    return text if len(names) == 1 else _joined(by, rows)
+        values[column] = text if columns[column].type.name == "STRING" else _typed(file, columns[column], text)
+    return values
 
 
-def _reasons(file: Path, rows: pa.Table, reason: str) -> pa.ChunkedArray | pa.Array:
+def _typed(file: Path, column: Column, texts: pa.Array) -> pa.Array:
+    try:
+        return pa.array([list_entries.key_value(column, text) for text in texts.to_pylist()])
+    except UsageError as error:
+        raise UsageError(f"{file}: {error}") from None
+
+
+def _reasons(file: Path, rows: pa.Table, reason: str) -> pa.Array:
     """Return the reason of each row, its own or else the common one."""
     if "reason" not in rows.column_names:
         return pa.repeat(reason, len(rows))
-    own = pc.utf8_trim_whitespace(rows["reason"].cast(pa.string()))
-    reasons = pc.if_else(pc.fill_null(pc.equal(own, ""), True), reason, own)
+    own = table_file.texts(file, rows, "reason")
+    reasons = pc.if_else(pc.equal(own, ""), reason, own)
     longest = event_log.LONGEST["reason"]
     if (pc.max(pc.utf8_length(reasons)).as_py() or 0) > longest:
         raise UsageError(f"{file}: a reason has more than {longest:,} characters: shorten it; nothing was written")
     return reasons
 
 
-def _joined(by: Entity, rows: pa.Table) -> pa.Array:
-    """Return keys of several columns as texts."""
-    return pa.array([key_text(row) for row in rows.select([*by.columns]).to_pylist()], pa.string())
+def _key_texts(values: Mapping[str, pa.Array]) -> pa.Array:
+    """Return each key as a text."""
+    first = next(iter(values.values()))
+    if len(values) == 1 and pa.types.is_string(first.type):
+        return first
+    return pa.array([key_text(row) for row in pa.table(values).to_pylist()], pa.string())
 
 
-def _accounts(by: Entity, keys: pa.ChunkedArray) -> pa.Array:
+def _accounts(values: Mapping[str, pa.Array]) -> pa.Array:
     """Return the account of each key; null where there is none."""
-    if by.columns == ("account_id",):
-        return keys
-    if "account_id" not in by.columns:
-        return pa.nulls(len(keys), pa.string())
-    return pa.array([list_entries.key_of(by, key)[1] for key in keys.to_pylist()], pa.string())
+    length = len(next(iter(values.values())))
+    return values.get("account_id", pa.nulls(length, pa.string()))

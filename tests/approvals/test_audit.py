@@ -232,6 +232,33 @@ def test_an_exported_file_that_was_changed_or_is_of_another_signer_is_refused(
         audit_file.verify_export(file, other)
 
 
+def test_lines_and_signs_within_a_reason_do_not_break_an_exported_file(
+    store: LocalStore, keys: tuple[Path, Path], tmp_path: Path
+) -> None:
+    reasons = ["a\u2028b", "a\u0085b", "a\r\nb\x0b\x0c\x1c", '"\\', "日本 \U0001f600"]
+    for number, reason in enumerate(reasons):
+        log.ask(store, Wanted("rules", reason, {"n": number}, {"n": 9}, {reason: number}), "ann", reason, NEW_YEAR)
+    file = tmp_path / "out.zip"
+    file.write_bytes(audit_file.export(store, 2027, keys[0])[0])
+    assert [part.events for part in audit_file.verify_export(file, keys[1])[1]] == [0, len(reasons)]
+
+
+def test_a_changed_byte_of_an_exported_file_is_found_or_changes_no_event(
+    filled: LocalStore, keys: tuple[Path, Path], tmp_path: Path
+) -> None:
+    content, parts = audit_file.export(filled, 2026, keys[0])
+    file = tmp_path / "out.zip"
+    draw = random.Random(6)
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= draw.randrange(1, 256)
+        file.write_bytes(changed)
+        try:
+            assert audit_file.verify_export(file, keys[1])[1] == parts
+        except FraudlakeError as error:
+            assert str(error).startswith(f"{file}: ")
+
+
 def test_a_year_of_a_broken_chain_is_not_exported_and_wrong_files_are_named(
     filled: LocalStore, keys: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -80,6 +80,14 @@ def test_a_version_that_has_changed_since_is_not_approved(root: Path, busy: Path
     assert statuses(root)["busy version 1"] == "draft"
 
 
+def test_a_refused_request_says_which_fields_have_changed(busy: Path, command: Command) -> None:
+    for reason in ("many at once", "again"):
+        command("ann", "rules", "promote", "busy", "--reason", reason)
+    command("bob", "approvals", "approve", "1", "--reason", "seen")
+    refused = command("bob", "approvals", "approve", "2", "--reason", "seen")
+    assert "request 2 was asked when busy version 1 was status draft, and now it is status live: look" in refused
+
+
 @pytest.mark.parametrize("name", ["shadow", "promote", "retire"])
 def test_whatever_changes_what_is_evaluated_waits(root: Path, busy: Path, command: Command, name: str) -> None:
     before = statuses(root)

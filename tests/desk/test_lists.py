@@ -89,6 +89,7 @@ def test_an_entry_begins_after_the_clock_and_says_who_and_why(store: LocalStore)
         ({"of": "terminal"}, "the list partners is of account, and not of terminal"),
         ({"name": "new", "of": "device"}, "a list cannot be of 'device'"),
         ({"name": "new", "of": "amount"}, "a list cannot be of 'amount'"),
+        ({"name": "new", "of": "terminalId"}, "a list cannot be of 'terminalId': .*: account, terminal, terminal_id"),
         ({"name": "suppressed", "of": "account"}, "'suppressed' cannot be the name of a list"),
         ({"name": "Big list", "of": "account"}, "'Big list' cannot be the name of a list"),
         ({"key": " "}, "name the key of the account"),
@@ -156,6 +157,65 @@ def test_a_wrong_file_adds_nothing(store: LocalStore, tmp_path: Path, content: s
     assert entries_of_lake.read(store) == []
 
 
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"key": [["A1"]]}, "the column key is of list<element: string>: its values must be texts"),
+        ({"key": [b"\xff"]}, "the column key is of binary"),
+        ({"key": ["A1"], "reason": [{"why": "x"}]}, "the column reason is of struct<why: string>"),
+    ],
+)
+def test_a_file_of_other_values_than_texts_adds_nothing(
+    store: LocalStore, tmp_path: Path, columns: dict[str, Any], message: str
+) -> None:
+    file = tmp_path / "keys.parquet"
+    pq.write_table(pa.table(columns), file)
+    with pytest.raises(UsageError, match=message):
+        load(store, file)
+    file = tmp_path / "twice.csv"
+    file.write_text("key,key\nA1,A2\n")
+    with pytest.raises(UsageError, match="has the column key 2 times"):
+        load(store, file)
+    assert entries_of_lake.read(store) == []
+
+
+@pytest.fixture
+def typed_store(tmp_path: Path) -> LocalStore:
+    """A lake with a whole number as a column, alone and in the key of an entity."""
+    defined = {
+        "columns": {"zone": {"from": "zone", "type": "bigint"}, **small_lake.COLUMNS},
+        "entities": {"place": ["zone", "terminal_id"], "place_of_account": ["account_id", "zone"]},
+    }
+    change = {"change": 2, "author": "ann", "changed_at": small_lake.NOON}
+    root = small_lake.make(tmp_path / "typed")
+    rows = [{**change, "setting": name, "value": json.dumps(value)} for name, value in defined.items()]
+    small_lake.write(root, tables.SILVER_DEFINITION, rows)
+    return LocalStore(Settings(lake=root))
+
+
+def test_keys_of_a_file_are_written_in_the_types_of_their_columns(typed_store: LocalStore, tmp_path: Path) -> None:
+    file = tmp_path / "keys.csv"
+    file.write_text("account_id,zone,terminal_id\nA1,007,007\nA2,-3,T1\n")
+    for name, of in (("zones", "zone"), ("places", "place"), ("homes", "place_of_account")):
+        assert load(typed_store, file, name=name, of=of).added == 2
+    found = {(one.list, one.entity_key, one.account_id) for one in entries_of_lake.read(typed_store)}
+    assert found == {
+        ("zones", "7", None),
+        ("zones", "-3", None),
+        ("places", '{"zone": 7, "terminal_id": "007"}', None),
+        ("places", '{"zone": -3, "terminal_id": "T1"}', None),
+        ("homes", '{"account_id": "A1", "zone": 7}', "A1"),
+        ("homes", '{"account_id": "A2", "zone": -3}', "A2"),
+    }
+    with pytest.raises(UsageError, match="of zones has zone 7 already"):
+        add(typed_store, name="zones", key="7")
+    file.write_text("key\n7\nT1\n")
+    with pytest.raises(UsageError, match=r"keys\.csv: zone is a whole number, and not T1: nothing was written"):
+        load(typed_store, file, name="zones")
+    file.write_text("key\n")
+    assert load(typed_store, file, name="zones").added == 0
+
+
 def test_the_latest_entries_are_shown_with_those_that_ended_if_asked(store: LocalStore) -> None:
     until = datetime.now(UTC).date() + timedelta(days=30)
     now = datetime.now(UTC)
@@ -175,6 +235,32 @@ def test_a_list_that_no_rule_in_use_names_has_no_effect(store: LocalStore) -> No
     add(store, name="blocked", of="terminal", key="T1", until=until)
     (shown,) = lists.entries(store, rules.read(store)[0], "blocked")
     assert shown.state == "without effect"
+
+
+@pytest.mark.parametrize("of", ["account", "terminal_id"])
+@pytest.mark.parametrize("change", [("promote", "busy"), ("apply", "{file}", "--yes")])
+def test_a_rule_that_takes_a_list_for_one_of_other_keys_does_not_take_effect(
+    store: LocalStore, tmp_path: Path, of: str, change: tuple[str, ...]
+) -> None:
+    file = tmp_path / "busy.toml"
+    rule = '[[rules]]\nkind = "threshold"\nname = "busy"\naggregate = "count"\nwindow = "60 s"\nabove = 3\n'
+    add(store, name="blocked", of="terminal", key="T1")
+
+    def command(*arguments: str) -> Any:
+        return CliRunner().invoke(cli, ["--lake", store.name, "rules", *arguments])
+
+    def changed(watched: str) -> Any:
+        file.write_text(f'{rule}watched = {{ blocked = "{watched}" }}\n')
+        command("add", str(file))
+        return command(*(part.format(file=file) for part in change))
+
+    refused = changed(of)
+    assert str(refused.exception) == (
+        f"busy: the list blocked is of terminal, and not of {of}: correct the rule, or name another list"
+    )
+    assert "busy" not in {version.rule.name for version in rules.read(store)[0].evaluated}
+    assert changed("terminal").exit_code == 0
+    assert "busy" in {version.rule.name for version in rules.read(store)[0].evaluated}
 
 
 def test_the_commands_add_load_show_and_end(store: LocalStore, tmp_path: Path) -> None:

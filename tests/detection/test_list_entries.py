@@ -20,6 +20,7 @@ from fraudlake.errors import UsageError
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.rules.kinds import RULE
 from fraudlake.settings import Settings
+from fraudlake_patterns import BIGINT, BOOLEAN, STRING, Column
 from tests.desk import small_lake
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
@@ -121,22 +122,65 @@ def test_an_entry_begins_with_a_full_minute_after_the_clock_and_the_newest_payme
     assert list_entries.first_minute(NOON, newest) == begins
 
 
-def test_the_key_of_several_columns_is_written_as_alerts_have_it() -> None:
-    place = Entity("place", ("zone", "terminal_id"))
-    assert list_entries.key_of(place, '{"terminal_id": "17",  "zone": 2}') == (
-        '{"zone": 2, "terminal_id": "17"}',
-        None,
-    )
+COLUMNS = {
+    "account_id": Column("account_id", STRING),
+    "zone": Column("zone", BIGINT),
+    "terminal_id": Column("terminal_id", STRING),
+    "is_online": Column("is_online", BOOLEAN),
+}
+PLACE = Entity("place", ("zone", "terminal_id"))
+
+
+@pytest.mark.parametrize(
+    "given",
+    ['{"terminal_id": "17",  "zone": 2}', '{"zone": "2", "terminal_id": 17}', '{"zone":" 02","terminal_id":"17"}'],
+)
+def test_the_key_of_several_columns_is_written_as_alerts_have_it(given: str) -> None:
+    assert list_entries.key_of(PLACE, given, COLUMNS) == ('{"zone": 2, "terminal_id": "17"}', None)
 
 
 def test_a_key_with_an_account_names_it() -> None:
-    assert list_entries.key_of(THE_ACCOUNT, "A 1") == ("A 1", "A 1")
+    assert list_entries.key_of(THE_ACCOUNT, "A 1", COLUMNS) == ("A 1", "A 1")
     pair = Entity("account_at_zone", ("account_id", "zone"))
-    assert list_entries.key_of(pair, '{"account_id": "A", "zone": 1}')[1] == "A"
-    assert list_entries.key_of(Entity("terminal", ("terminal_id",)), "17") == ("17", None)
+    assert list_entries.key_of(pair, '{"account_id": "A", "zone": 1}', COLUMNS)[1] == "A"
+    assert list_entries.key_of(Entity("terminal", ("terminal_id",)), "017", COLUMNS) == ("017", None)
+
+
+@pytest.mark.parametrize(
+    ("column", "given", "key"),
+    [
+        ("zone", "007", "7"),
+        ("zone", " -7 ", "-7"),
+        ("zone", str(2**63 - 1), str(2**63 - 1)),
+        ("is_online", "True", "true"),
+    ],
+)
+def test_a_key_of_one_column_is_written_as_its_type(column: str, given: str, key: str) -> None:
+    assert list_entries.key_of(Entity("it", (column,)), given, COLUMNS) == (key, None)
+
+
+@pytest.mark.parametrize(
+    ("column", "given", "message"),
+    [
+        ("zone", "T-1", "zone is a whole number, and not T-1"),
+        ("zone", "1.5", "zone is a whole number, and not 1.5"),
+        ("zone", str(2**63), f"zone is a whole number, and not {2**63}"),
+        ("zone", "9" * 5_000, "zone is a whole number"),
+        ("is_online", "yes", "is_online is true or false, and not yes"),
+    ],
+)
+def test_a_key_that_its_column_cannot_have_is_refused(column: str, given: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        list_entries.key_of(Entity("it", (column,)), given, COLUMNS)
+
+
+@pytest.mark.parametrize("terminal", ["null", "[1]", '{"a": 1}'])
+def test_a_part_of_a_key_that_is_no_text_is_refused(terminal: str) -> None:
+    with pytest.raises(UsageError, match="terminal_id is a text, and not "):
+        list_entries.key_of(PLACE, f'{{"zone": 1, "terminal_id": {terminal}}}', COLUMNS)
 
 
 @pytest.mark.parametrize("given", ["17", '["17", 2]', '{"zone": 2}', '{"zone": 2, "terminal_id": "1", "more": 3}', "{"])
 def test_a_key_without_exactly_the_columns_is_refused(given: str) -> None:
     with pytest.raises(UsageError, match=r'a key of place has 2 columns: give them as \{"zone": "…", "terminal_id"'):
-        list_entries.key_of(Entity("place", ("zone", "terminal_id")), given)
+        list_entries.key_of(PLACE, given, COLUMNS)

@@ -51,8 +51,11 @@ def test_rates_are_loaded_listed_and_corrected(root: Path, tmp_path: Path, fraud
         "--correct\n",
     )
     corrected = fraudlake_here(*lake, "rates", "load", str(file), "--correct", "--author", "bob")
-    assert corrected.stdout.startswith("0 rates loaded, 1 corrected, 0 were known already\n")
-    of_usd = fraudlake_here(*lake, "rates", "list", "--currency", "USD").stdout.splitlines()
+    assert corrected.stdout.startswith(
+        "0 rates loaded, 1 corrected, 0 were known already\n"
+        "payments of silver keep the amounts by the earlier rates: 'fraudlake replay' computes days again\n"
+    )
+    of_usd = fraudlake_here(*lake, "rates", "list", "--currency", "usd").stdout.splitlines()
     assert [line[:25] for line in of_usd] == ["2026-03-06  0.75 EUR  ecb", "2026-03-06  0.8 EUR  ecb."]
     assert of_usd[1].endswith("  corrected")
 
@@ -62,6 +65,10 @@ def test_payments_without_a_rate_are_listed(root: Path, fraudlake_here: Fraudlak
     assert listed[:2] == ["2026-03-06  USD  1 payment", "2026-03-09  no currency  1 payment"]
     as_json = json.loads(fraudlake_here("--lake", str(root), "--json", "rates", "missing").stdout)
     assert as_json["missing"][1] == {"date": "2026-03-09", "currency": None, "transactions": 1}
+
+
+def test_the_status_names_the_base_currency(root: Path, fraudlake_here: FraudlakeHere) -> None:
+    assert "definition: columns currency; base currency EUR; " in fraudlake_here("--lake", str(root), "status").stdout
 
 
 def test_a_lake_of_one_currency_takes_no_rates(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:

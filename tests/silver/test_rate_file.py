@@ -87,6 +87,10 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.parquet").write_text("no parquet")
     with pytest.raises(UsageError, match="cannot be read"):
         rate_file.read(tmp_path / "text.parquet", "EUR")
+    nested = tmp_path / "nested.parquet"
+    pq.write_table(pa.table({"date": ["2026-03-02"], "currency": [["USD"]], "rate": [0.92]}), nested)
+    with pytest.raises(UsageError, match="the column currency is of list<element: string>: its values must be texts"):
+        rate_file.read(nested, "EUR")
     (tmp_path / "empty.csv").write_text("")
     with pytest.raises(UsageError, match="cannot be read"):
         rate_file.read(tmp_path / "empty.csv", "EUR")

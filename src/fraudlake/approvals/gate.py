@@ -105,7 +105,7 @@ def approve(store: Store, number: int, person: str, reason: str | None, effect: 
 
     Raises:
         UsageError: the request is the person's own, is settled already, or its subject has changed since.
-        FraudlakeError: it could not be carried out; it stays approved.
+        FraudlakeError: ``forget`` has erased it; or it could not be carried out, and stays approved.
     """
     request = log.find_intact(store, number)
     approval = request.approval
@@ -114,6 +114,7 @@ def approve(store: Store, number: int, person: str, reason: str | None, effect: 
         refused = requests.refusal(request, "approved", person)
         if refused:
             raise UsageError(refused)
+        require_whole(request)
         _require_unchanged(effect.state(place, request), request)
         log.decide(store, number, "approved", person, reason)
     return carry_out(store, number, person, effect, place)
@@ -124,21 +125,31 @@ def carry_out(store: Store, number: int, person: str, effect: Effect, place: Any
 
     Raises:
         UsageError: it is not approved, is carried out already, or its subject has changed since.
-        FraudlakeError: somebody has tampered with the events, or the effect failed.
+        FraudlakeError: somebody has tampered with the events, ``forget`` has erased it, or the effect failed.
     """
     request = log.find_intact(store, number)
     refused = requests.refusal(request, "carried out", person)
     if refused:
         raise UsageError(refused)
-    if request.asked.is_erased:
-        raise FraudlakeError(
-            f"request {number} named an account that was forgotten, and is erased: repeat the command that asked"
-        )
+    require_whole(request)
     present = effect.state(place, request)
     if present != request.after:
         _require_unchanged(present, request)
     effect.carry_out(place, request)
     return log.decide(store, number, "carried out", person, None)
+
+
+def require_whole(request: Request) -> None:
+    """Refuse a request that ``forget`` has erased.
+
+    Raises:
+        FraudlakeError: it is erased.
+    """
+    if request.asked.is_erased:
+        raise FraudlakeError(
+            f"request {request.number} named an account that was forgotten, and is erased: repeat the command that "
+            "asked, and reject or withdraw this one"
+        )
 
 
 def _require_unchanged(present: dict[str, Any], request: Request) -> None:
@@ -148,7 +159,8 @@ def _require_unchanged(present: dict[str, Any], request: Request) -> None:
         UsageError: it has, with the first difference.
     """
     for name, was, is_now in requests.differences(request.before, present):
+        before, now, _ = requests.in_words(was, is_now)
         raise UsageError(
-            f"request {request.number} was asked when {name} was {requests.words(was)}, and now it is "
-            f"{requests.words(is_now)}: look at it, and ask again"
+            f"request {request.number} was asked when {name} was {before}, and now it is {now}: look at it, and ask "
+            "again"
         )

@@ -72,16 +72,15 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str
 def in_words(before: Any, after: Any) -> tuple[str, str, str]:
     """Return what differs between two values of a state, before and after, and the fields that stay, in words."""
     if not (isinstance(before, dict) and isinstance(after, dict)):
-        return words(before), words(after), ""
+        return _words(before), _words(after), ""
     changed = {name for name, _, _ in differences(before, after)}
     old, new = ({name: part for name, part in one.items() if name in changed} for one in (before, after))
-    return words(old), words(new), words({name: part for name, part in after.items() if name not in changed})
+    return _words(old), _words(new), _words({name: part for name, part in after.items() if name not in changed})
 
 
-def words(value: Any) -> str:
-    """Return a value of a state as people read it."""
+def _words(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {words(part)}" for name, part in value.items())
+        return ", ".join(f"{name} {_words(part)}" for name, part in value.items())
     return "missing" if value is None else str(value)
 
 

@@ -9,6 +9,7 @@ in between with an event time more than :data:`MARGIN` ahead of the clock.
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from fraudlake.rules.kinds import Rule
     from fraudlake.rules.rule_set import RuleSet
     from fraudlake.settings import Settings
+    from fraudlake_patterns.expressions import Column
 
 MARGIN = timedelta(minutes=1)
 """Time allowed for writing an entry to the table, and for differences between the clocks of machines."""
@@ -43,6 +45,7 @@ IN_EFFECT = f"event <> {value(PROPOSED)}"
 _FEW_KEYS = 1_000
 """Up to so many keys are named in a query."""
 _MINUTE = timedelta(minutes=1)
+_WHOLE = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _Applying = tuple[datetime, str] | None
 """The start and the id of an entry that applies to an alert; None if none does."""
 
@@ -120,6 +123,28 @@ def lists_of(rule: Rule, settings: Settings) -> tuple[RuleList, ...]:
     if rule.looks_at == "transactions":
         by = tuple(rule.compile(columns, settings.entities).partition_by)
     return rule.resolve_lists(columns, settings.entities, by)
+
+
+def require_same_keys(store: Store, rules: Iterable[Rule]) -> None:
+    """Refuse rules that name a list as one of other keys than its entries have: they would never find an entry.
+
+    Raises:
+        UsageError: a rule does.
+    """
+    named = {(name, of): rule.name for rule in rules for name, of in {**rule.allowed, **rule.watched}.items()}
+    if not named:
+        return
+    table = tables.SILVER_LIST_ENTRIES
+    of_lists = f"{IN_EFFECT} AND {one_of('list', sorted({name for name, _ in named}))}"
+    known: dict[str, set[str]] = defaultdict(set)
+    for row in store.query(f"SELECT DISTINCT list, entity FROM {table.name} WHERE {of_lists}", table).to_pylist():
+        known[row["list"]].add(row["entity"])
+    for (name, of), rule in named.items():
+        if name in known and of not in known[name]:
+            raise UsageError(
+                f"{rule}: the list {name} is of {' and of '.join(sorted(known[name]))}, and not of {of}: "
+                "correct the rule, or name another list"
+            )
 
 
 def with_entries(alerts: pa.Table, store: Store, rule: Rule) -> pa.Table:
@@ -209,24 +234,56 @@ def entities_of(rules: RuleSet, name: str, settings: Settings) -> dict[str, Enti
     return by_name
 
 
-def key_of(by: Entity, given: str) -> tuple[str, str | None]:
+def key_of(by: Entity, given: str, columns: Mapping[str, Column]) -> tuple[str, str | None]:
     """Return a key in the form that alerts use, and the account in it, if any.
+
+    Args:
+        by: the entity.
+        given: the key; of several columns a JSON object.
+        columns: the columns of silver by name.
 
     Raises:
         UsageError: it is not a key of the entity.
     """
     if not given.strip():
         raise UsageError(f"name the key of the {by.name}: nothing was written")
-    if len(by.columns) == 1:
-        return given, given if by.columns == THE_ACCOUNT.columns else None
-    try:
-        values = json.loads(given)
-    except ValueError:
-        values = None
-    if not isinstance(values, dict) or values.keys() != set(by.columns):
-        example = json_text.dumps(dict.fromkeys(by.columns, "…"), ensure_ascii=False)
-        raise UsageError(f"a key of {by.name} has {len(by.columns)} columns: give them as {example}")
-    return key_text({name: values[name] for name in by.columns}), values.get("account_id")
+    values: Any = {by.columns[0]: given}
+    if len(by.columns) > 1:
+        try:
+            values = json.loads(given)
+        except ValueError:
+            values = None
+        if not isinstance(values, dict) or values.keys() != set(by.columns):
+            example = json_text.dumps(dict.fromkeys(by.columns, "…"), ensure_ascii=False)
+            raise UsageError(f"a key of {by.name} has {len(by.columns)} columns: give them as {example}")
+    typed = {name: key_value(columns[name], values[name]) for name in by.columns}
+    return key_text(typed), typed.get("account_id")
+
+
+def key_value(column: Column, given: Any) -> Any:
+    """Return a value of a key in the type of its column, as silver has it: the text ``007`` is the whole number 7.
+
+    Raises:
+        UsageError: the column cannot have this value.
+    """
+    text = given if isinstance(given, str) else json_text.dumps(given, ensure_ascii=False)
+    plain = text.strip()
+    match column.type.name:
+        case "BIGINT":
+            if _WHOLE.fullmatch(plain) and -(2**63) <= int(plain) < 2**63:
+                return int(plain)
+            kind = "a whole number"
+        case "BOOLEAN":
+            if plain.lower() in ("true", "false"):
+                return plain.lower() == "true"
+            kind = "true or false"
+        case "STRING":
+            if given is not None and not isinstance(given, dict | list):
+                return text
+            kind = "a text"
+        case _:
+            return given
+    raise UsageError(f"{column.name} is {kind}, and not {text}: nothing was written")
 
 
 def require_end(ends_at: datetime, now: datetime) -> None:

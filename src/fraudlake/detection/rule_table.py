@@ -19,7 +19,7 @@ from fraudlake import tables
 from fraudlake.approvals import gate
 from fraudlake.approvals.gate import Effect
 from fraudlake.approvals.log import Wanted
-from fraudlake.detection import rule_entity
+from fraudlake.detection import list_entries, rule_entity
 from fraudlake.errors import FraudlakeError, UsageError, first_line, reason_of
 from fraudlake.rules.columns import query_columns
 from fraudlake.rules.kinds import RULE, Rule
@@ -125,7 +125,8 @@ def set_status(
         The versions that changed.
 
     Raises:
-        UsageError: there is no such rule or version, it already has this status, or it no longer fits the columns.
+        UsageError: there is no such rule or version, it already has this status, or it no longer fits the columns or
+            the lists that it names.
         WaitingError: a second person must agree.
     """
     present = start(store)
@@ -133,6 +134,7 @@ def set_status(
     if chosen.status == status:
         raise UsageError(f"{chosen} is {status} already")
     require_valid([chosen.rule], store.settings)
+    list_entries.require_same_keys(store, [chosen.rule])
     changed = [_stamped(version, author, reason) for version in _with_status(present, chosen, status)]
     _change(store, present, changed, author, reason)
     return changed
@@ -197,6 +199,7 @@ def apply(lake: Lake, wanted: Sequence[tuple[Rule, Status]], author: str, reason
         UsageError: a rule cannot be evaluated in a stream; nothing is changed.
     """
     require_valid([rule for rule, _ in wanted], lake.settings)
+    list_entries.require_same_keys(lake.store, [rule for rule, _ in wanted])
     present = start(lake.store)
     changed = [_stamped(version, author, reason) for version in plan(present, wanted)]
     if changed:

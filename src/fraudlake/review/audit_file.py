@@ -9,7 +9,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import lzma
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC
@@ -40,6 +43,17 @@ _EVENTS: dict[str, type[Any]] = {
 }
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of each part of a ZIP file, so that the same events give the same bytes."""
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    RuntimeError,  # a part is encrypted, or compressed in an unknown way
+    ValueError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+)
+"""Errors of zipfile at a file that is none, or of which bytes were changed."""
 
 
 @dataclass(frozen=True)
@@ -154,8 +168,8 @@ def verify_export(file: Path, key: Path) -> tuple[dict[str, Any], list[Part]]:
     try:
         with zipfile.ZipFile(file) as archive:
             content = {name: archive.read(name) for name in archive.namelist()}
-    except (OSError, zipfile.BadZipFile, ValueError) as error:
-        raise UsageError(f"{file}: {first_line(error)}: give a file of 'fraudlake audit export'") from None
+    except _UNREADABLE as error:
+        raise UsageError(f"{file}: {_reason(error)}: give a file of 'fraudlake audit export'") from None
     if content.keys() != {_MANIFEST, _SIGNATURE, *map(_name, _EVENTS)}:
         raise FraudlakeError(f"{file}: it does not have the parts of an audit file, and no others: it was changed")
     try:
@@ -175,7 +189,8 @@ def _fault(part: Part, lines: bytes) -> str | None:
     """Return what is wrong with the events of a table; None if they are as they were signed."""
     if hashlib.sha256(lines).hexdigest() != part.sha256:
         return "its events were changed"
-    events = [chain.from_json(_EVENTS[part.table], line) for line in lines.decode().splitlines()]
+    # Only a line feed ends a line: str.splitlines() would also split at others, such as U+2028, within a reason.
+    events = [chain.from_json(_EVENTS[part.table], line) for line in lines.decode().split("\n")[:-1]]
     after = (part.first - 1, part.before) if events else (0, None)
     verified = chain.verify(events, after=after)
     return next(iter(verified.faults), None)
@@ -199,4 +214,10 @@ def _loaded(file: Path, load: Callable[[bytes], Any]) -> Any:
     try:
         return load(file.read_bytes())
     except (OSError, ValueError, TypeError) as error:
-        raise UsageError(f"{file}: {first_line(error)}: give an Ed25519 key in a PEM file") from None
+        raise UsageError(f"{file}: {_reason(error)}: give an Ed25519 key in a PEM file") from None
+
+
+def _reason(error: Exception) -> str:
+    """Return why a file cannot be read, without its name."""
+    reason = error.strerror if isinstance(error, OSError) else None
+    return reason.lower() if reason else first_line(error)

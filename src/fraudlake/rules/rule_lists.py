@@ -46,8 +46,10 @@ def key_columns(of: str, columns: Mapping[str, Column], entities: Entities) -> t
     if of in entities:
         return tuple(entities[of])
     column = columns.get(of)
-    if column is None or column.name in (*_OF_SILVER, *_ACCOUNT_COLUMNS):
-        declared = sorted({one.name for one in columns.values()} - {*_OF_SILVER, *_ACCOUNT_COLUMNS})
+    # The payload's name of a column is none of a list: entries and rules must call it the same.
+    if column is None or column.name != of or of in (*_OF_SILVER, *_ACCOUNT_COLUMNS):
+        suitable = {one.name for one in columns.values() if one.type.name in _KEY_TYPES}
+        declared = sorted(suitable - {*_OF_SILVER, *_ACCOUNT_COLUMNS})
         known = ", ".join(dict.fromkeys((ACCOUNT, *entities, *declared)))
         raise UsageError(f"a list cannot be of '{of}': it is of an entity or a declared column: {known}")
     if column.type.name not in _KEY_TYPES:

@@ -51,13 +51,9 @@ def _trimmed(file: Path, given: pa.Table) -> pa.Table:
             raise UsageError(
                 f"{file}: needs the columns {', '.join(NAMES)}, each once: it has {', '.join(given.column_names)}"
             )
-    columns = {}
-    for name in NAMES:
-        column = given[name]
-        if name == "date" and pa.types.is_timestamp(column.type):
-            column = column.cast(pa.date32())
-        columns[name] = pc.utf8_trim_whitespace(column.cast(pa.string()).fill_null("")).combine_chunks()
-    return pa.table(columns)
+    if pa.types.is_timestamp(given["date"].type):
+        given = given.set_column(given.column_names.index("date"), "date", given["date"].cast(pa.date32()))
+    return pa.table({name: table_file.texts(file, given, name) for name in NAMES})
 
 
 def _days(file: Path, texts: pa.Table) -> pa.Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
@@ -25,6 +26,21 @@ def read(file: Path) -> pa.Table:
         raise UsageError(f"{file}: {(error.strerror or str(error)).lower()}") from None
     except pa.ArrowException as error:
         raise UsageError(f"{file}: cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def texts(file: Path, rows: pa.Table, name: str) -> pa.Array:
+    """Return a column of a file as texts without spaces around them; null becomes an empty text.
+
+    Raises:
+        UsageError: the column is there twice, or its values are no texts and cannot be written as such.
+    """
+    if rows.column_names.count(name) != 1:
+        raise UsageError(f"{file}: has the column {name} {rows.column_names.count(name)} times: leave one")
+    column = rows[name].combine_chunks()
+    try:
+        return pc.utf8_trim_whitespace(column.cast(pa.string()).fill_null(""))
+    except pa.ArrowException:
+        raise UsageError(f"{file}: the column {name} is of {column.type}: its values must be texts") from None
 
 
 def _csv(file: Path) -> pa.Table:

@@ -130,7 +130,7 @@ def _effect(app: App, store: Store, number: int, flags: dict[str, str | None]) -
 
 
 def _say(app: App, request: Request) -> None:
-    app.say(_as_dict(request), f"request {request.number} is {request.status}: {request.asked.subject}")
+    app.say(_as_dict(request), f"request {request.number} is {request.status}: {request.asked.subject or 'erased'}")
 
 
 def _line(request: Request) -> str:

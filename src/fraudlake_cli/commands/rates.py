@@ -44,7 +44,9 @@ def load(app: App, /, file: Path, inverted: bool, correct: bool, author: str | N
         missing = rates.missing(lake.store)
     corrected = f", {done.corrected:,} corrected" if done.corrected else ""
     text = f"{counted(done.new, 'rate')} loaded{corrected}, {done.same:,} were known already"
-    app.say({**asdict(done), "missing": _as_json(missing)}, "\n".join([text, *_advice(missing)]))
+    stays = ["payments of silver keep the amounts by the earlier rates: 'fraudlake replay' computes days again"]
+    lines = [text, *(stays if done.corrected else []), *_advice(missing)]
+    app.say({**asdict(done), "missing": _as_json(missing)}, "\n".join(lines))
 
 
 @rates_.command(name="list", example="fraudlake rates list --currency USD")
@@ -64,7 +66,7 @@ def list_(app: App, /, currency: str | None) -> None:
             for row in listed
         ]
     else:
-        listed = rates.of_currency(lake.store, currency)
+        listed = rates.of_currency(lake.store, currency.strip().upper())
         lines = [_rate(row, base) for row in listed]
     app.say({"base": base, "rates": listed}, "\n".join(lines) or "no rates: 'fraudlake rates load FILE' adds some")
 

@@ -74,10 +74,12 @@ def routes(site: Site) -> list[Route]:
 
 def _approve(store: Store, number: int, person: Person, reason: str) -> None:
     """Approve a request, and carry it out if that takes no Spark."""
-    action = log.find_intact(store, number).asked.action
+    request = log.find_intact(store, number)
+    action = request.asked.action
     if action in effects.OF_STORE:
         gate.approve(store, number, person.name, reason, effects.find(action), store)
     else:
+        gate.require_whole(request)
         log.decide(store, number, "approved", person.name, reason)
 
 

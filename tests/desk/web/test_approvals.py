@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 from fraudlake import tables
 from fraudlake.approvals import gate, log
 from fraudlake.detection import rule_table
+from fraudlake.errors import FraudlakeError
+from fraudlake.lake.store import Store
 from fraudlake.review import event_log
 from fraudlake.rules.kinds import RULE
-from fraudlake_desk import rules
+from fraudlake_cli.commands import cli
+from fraudlake_desk import effects, rules
 from fraudlake_desk.web.access import Person
 from fraudlake_desk.web.role import Role, RoleByFile, RoleByGroup
 from tests.desk import small_lake
@@ -210,3 +215,30 @@ def test_a_file_names_who_has_a_duty_and_who_has_left_has_none(tmp_path: Path) -
 
 def test_a_person_without_duties_may_nothing_beyond_the_role() -> None:
     assert not Person("x", Role.LEAD).may_approve and not Person("x", Role.LEAD).may_author
+
+
+@pytest.fixture(params=["forget", "rules"])
+def erased(request: pytest.FixtureRequest, root: Path, open_store: OpenStore) -> Store:
+    """A lake in which a request of ann waits that named an account, which was forgotten meanwhile."""
+    store = open_store()
+    wanted = log.Wanted(request.param, "forget A1", {"A1": "known"}, {"A1": "forgotten"}, {"accounts": ["A1"]}, ["A1"])
+    log.ask(store, wanted, "ann", "A1 asked for it")
+    (row,) = store.rows(tables.SILVER_APPROVAL_EVENTS).to_pylist()
+    gone = dict.fromkeys(("subject", "reason", "before", "after", "arguments", "account_ids"))
+    rows = pa.Table.from_pylist([{**row, **gone, "is_erased": True}], tables.SILVER_APPROVAL_EVENTS.schema)
+    store.replace(tables.SILVER_APPROVAL_EVENTS, rows, "number = 1")
+    small_lake.write(root, tables.GOLD_FORGOTTEN, [{"account_hash": "x", "finished_at": small_lake.NOON}])
+    return store
+
+
+def test_a_request_that_was_erased_is_not_approved_and_can_be_rejected(browse: Open, root: Path, erased: Store) -> None:
+    refused = "request 1 named an account that was forgotten, and is erased: repeat the command that asked"
+    browser = browse("bob")
+    fields = browser.form("/approvals", "/approvals/1/approve")
+    page = browser.post("/approvals/1/approve", data={**fields, "reason": "seen"})
+    assert page.status_code == 409 and refused in page.text
+    with pytest.raises(FraudlakeError, match=refused):
+        gate.approve(erased, 1, "bob", "seen", effects.find("rules"), erased)
+    assert log.find(erased, 1).status == "waiting"
+    command = CliRunner().invoke(cli, ["--lake", str(root), "approvals", "reject", "1", "--reason", "gone"])
+    assert command.stdout == "request 1 is rejected: erased\n"
