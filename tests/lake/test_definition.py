@@ -234,6 +234,13 @@ def test_a_change_that_tables_cannot_follow_is_refused(root: Path, fraudlake_her
     assert files(root) == before
 
 
+def test_a_new_currency_is_said_as_the_settings_have_it() -> None:
+    code = {"columns": '{"code": "string"}'}
+    before, after = settings.load(**code), settings.load(**code, currency='{"column": "code", "base": "EUR"}')
+    said = '{"column": "code", "base": "EUR", "carry_days": 4} instead of none'
+    assert definition.differences(before, after) == {"currency": said}
+
+
 def test_entities_come_and_go_but_keep_their_keys(root: Path, fraudlake_here: FraudlakeHere) -> None:
     define = ("--lake", str(root), "define", "--yes", "--entities")
     refused = fraudlake_here(*define, '{"card_type": "merchant_id"}')

@@ -203,8 +203,13 @@ def _difference(name: str, before: Any, after: Any) -> str:
         return _difference_of(complete(before), complete(after), lambda field: field.words)
     if name != "columns":
         was, now = (json.loads(DEFINITION_TYPES[name].dump_json(value)) for value in (before, after))
-        return f"{now} instead of {was}"
+        return f"{_plain(now)} instead of {_plain(was)}"
     return _difference_of(before, after, _words)
+
+
+def _plain(value: Any) -> str:
+    """Return a value as the settings have it."""
+    return "none" if value is None else json_text.dumps(value) if isinstance(value, dict) else str(value)
 
 
 def _difference_of(before: Mapping[str, Any], after: Mapping[str, Any], words: Callable[[Any], str]) -> str:
