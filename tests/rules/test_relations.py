@@ -158,6 +158,19 @@ def test_a_large_payment_alone_crosses_a_limit_and_rules_of_other_payments_are_a
     assert findings(pair, rule("likely", MODEL)) == [("undecided", "pair", "likely")]
 
 
+def test_of_one_transaction_the_aggregate_is_its_own_value_also_of_a_column_with_a_keyword_as_its_name() -> None:
+    columns = query_columns(Settings(columns={"order": "bigint"}).columns)
+    own = {**MAX, "column": "order", "window": "1 transactions"}
+    above, below = rule("above", own, above=300), rule("below", own, aggregate="sum", above=None, below=200)
+    wide = rule("wide", MAX, column="order", above=200)
+    found = relations.find([above, below, wide], columns)
+    assert [(one.kind, one.rule, one.other, one.example) for one in found] == [
+        ("apart", "above", "below", None),
+        ("contained", "above", "wide", None),
+        ("overlap", "below", "wide", {"order": 0}),
+    ]
+
+
 VALUES: dict[str, list[Any]] = {
     "amount": [1.0, 2.0, 2.5, 3.0],
     "risk": [None, math.nan, 1.0, 2.0, 3.0],

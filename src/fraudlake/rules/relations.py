@@ -222,16 +222,17 @@ def _is_implied(inner: Rule, outer: ThresholdRule, columns: Columns) -> bool:
     # A transaction without a key of the outer rule's entity is not evaluated by it.
     if own is None or outer.entity not in (inner.entity, ACCOUNT) or _may_be_nan(outer, columns):
         return False
-    if outer.aggregate == "count" and outer.above is not None and outer.above < 1 and outer.column == "amount":
-        alone = ""
-    elif outer.aggregate == "max" and outer.above is not None:
-        alone = f"{outer.column} > {outer.above!r}"
-    elif outer.aggregate == "min" and outer.below is not None:
-        alone = f"{outer.column} < {outer.below!r}"
-    else:
+    conditions = [] if outer.where is None else [Condition(outer.where, columns)]
+    if outer.aggregate == ("max" if outer.above is not None else "min"):
+        conditions.append(_beyond(outer, columns))
+    elif outer.aggregate != "count" or outer.above is None or outer.above >= 1 or outer.column != "amount":
         return False
-    parts = [part for part in (outer.where, alone) if part]
-    return all(not both(own, Condition(part, columns).cases("not true")) for part in parts)
+    return all(not both(own, condition.cases("not true")) for condition in conditions)
+
+
+def _beyond(rule: ThresholdRule, columns: Columns) -> Condition:
+    """Return the condition that a transaction's own value crosses the limit."""
+    return Condition(f"`{rule.column}` {'<' if rule.above is None else '>'} {rule.limit!r}", columns)
 
 
 def _of_thresholds(inner: ThresholdRule, outer: ThresholdRule, columns: Columns) -> str | None:
@@ -296,11 +297,10 @@ def _of_transaction(rule: Rule, columns: Columns) -> list[Case] | None:
     if not isinstance(rule, ThresholdRule):
         return None
     cases = [{}] if rule.aggregate == "share" else _where(rule, columns)
-    # The transaction itself is in its window.
-    if rule.column == "amount" and rule.aggregate == "max" and rule.below is not None:
-        return both(cases, Condition(f"amount < {rule.below!r}", columns).cases("not false"))
-    if rule.column == "amount" and rule.aggregate == "min" and rule.above is not None:
-        return both(cases, Condition(f"amount > {rule.above!r}", columns).cases("not false"))
+    # The transaction itself is in its window, and of one transaction it is all of the window.
+    is_bound = rule.aggregate == ("min" if rule.above is not None else "max") and rule.column in _AMOUNTS
+    if is_bound or (rule.transactions == 1 and rule.aggregate in (*_OF_VALUES, "sum")):
+        return both(cases, _beyond(rule, columns).cases())
     return cases
 
 
