@@ -254,6 +254,25 @@ def test_the_command_writes_a_file_of_drafts(tmp_path: Path, fraudlake_here: Fra
     assert (wrong.returncode, wrong.stderr.count("is not a budget: write one such as '50 accounts a day'")) == (2, 1)
 
 
+def test_the_command_says_that_nothing_is_to_be_added(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
+    rows = payments(5)
+    lake = filled(tmp_path, rows, labels="flink")
+    live = {"rule": "small_then_large", "kind": "small_then_large", "entity": "account"}
+    plain_lake.fill(
+        tmp_path / "lake",
+        tables.SILVER_ALERTS,
+        *({**live, **{name: row[name] for name in ("account_id", "timestamp")}, "alert_id": f"{n}"}
+          for n, row in enumerate(rows)),
+    )  # fmt: skip
+    file = tmp_path / "rules.toml"
+    command = ("--lake", str(lake.folder), "rules", "suggest", "--budget", "20 accounts a day", "--labels", "flink")
+    done = fraudlake_here(*command, "--out", str(file))
+    assert (done.returncode, file.exists()) == (0, False), done.stderr
+    assert done.stdout.endswith(
+        "no threshold adds enough fraud, within the budget, to what live rules find: no file is written\n"
+    )
+
+
 def test_on_simulated_fraud_suggested_rules_find_more_than_the_hand_made_ones_of_the_demo(tmp_path: Path) -> None:
     rate = 40_000 / (20 * 86_400)
     traffic = simulator.Traffic(accounts=400, rate=rate, fraud=0.005, columns=True, seed=1)

@@ -17,6 +17,7 @@ from fraudlake.settings import Settings
 
 DECLARED = {"risk": "double", "items": "bigint", "country": "string", "is_new": "boolean", "paid": "timestamp"}
 COLUMNS = query_columns(Settings(columns=DECLARED).columns)
+ENTITIES = Settings(columns=DECLARED, entities={"country": "country"}).entities
 
 COUNT = {"kind": "threshold", "aggregate": "count", "window": "1 hour", "above": 5}
 MAX = {"kind": "threshold", "aggregate": "max", "window": "1 hour", "above": 500}
@@ -48,6 +49,8 @@ NEVER = [
     (COUNT, {"where": "is_new = TRUE AND is_new = FALSE"}),
     (COUNT, {"where": "(amount > 10 OR risk > 1) AND amount <= 10 AND risk <= 1"}),
     (COUNT, {"where": "country LIKE 'D%' AND NOT country LIKE 'D%'"}),
+    (COUNT, {"where": "items = 2.5"}),
+    (COUNT, {"where": "is_new NOT IN (TRUE, FALSE)"}),
     (COUNT, {"where": "FALSE"}),
     (COUNT, {"window": "5 transactions"}),
     (COUNT, {"above": None, "below": 1}),
@@ -64,9 +67,16 @@ MAY = [
     (COUNT, {"where": "amount > 500 OR amount < 100"}),
     (COUNT, {"where": "amount > risk AND amount < risk"}),
     (COUNT, {"where": "NOT (risk > 5) AND NOT (risk <= 5)"}),  # NaN
+    (COUNT, {"where": "amount > 1e16"}),
+    (COUNT, {"where": "amount < -1e16 AND amount <> -2e16"}),
+    (COUNT, {"where": "amount > -1e308 AND amount < 1e308"}),
+    (COUNT, {"where": "amount > 1 AND amount <= 1.0000000000000002"}),
+    (COUNT, {"where": "amount BETWEEN SYMMETRIC 5 AND 1"}),
+    (COUNT, {"where": "items <= 1e16 AND items > 10000000000000000"}),  # compared as doubles
     (COUNT, {"window": "6 transactions"}),
     (MAX, {"where": "amount <= 501"}),
     ({**MAX, "aggregate": "sum"}, {"where": "amount < 100"}),
+    ({**MAX, "aggregate": "mean"}, {"where": "amount <= 254.82", "above": 254.82}),  # a mean is rounded
     ({**MAX, "aggregate": "share", "where": "amount > 5"}, {"above": 0.99}),
     (PATTERN, {"define": {"SMALL": "SMALL.amount < 1", "LARGE": "LARGE.amount > SMALL.amount"}}),
     (
@@ -123,6 +133,10 @@ def test_a_rule_that_is_contained_in_another_is_found_in_this_direction_alone(
         (COUNT, {"window": "9 transactions", "where": "amount > 2"}, {"window": "10 transactions"}),
         ({**MAX, "aggregate": "sum"}, {"window": "30 minutes"}, {}),
         ({**MAX, "aggregate": "mean"}, {"window": "30 minutes"}, {}),
+        # The last 30 minutes may have no value, and the hour NaN.
+        ({**MAX, "column": "items", "above": None, "below": 5}, {}, {"window": "30 minutes"}),
+        ({**MAX, "column": "risk"}, {"window": "30 minutes"}, {}),
+        ({**MAX, "column": "risk"}, {"aggregate": "count", "column": "amount", "where": "risk > 500"}, {}),
         (PAIR, {"small_below": 2}, {}),
         (MODEL, {"threshold": "5 accounts a day"}, {}),
     ],
@@ -142,6 +156,19 @@ def test_a_large_payment_alone_crosses_a_limit_and_rules_of_other_payments_are_a
     assert found.example == {"country": "DE", "items": 4}
     assert str(found) == "one and other may alert on one transaction, such as country 'DE', items 4"
     assert findings(pair, rule("likely", MODEL)) == [("undecided", "pair", "likely")]
+
+
+def test_of_one_transaction_the_aggregate_is_its_own_value_also_of_a_column_with_a_keyword_as_its_name() -> None:
+    columns = query_columns(Settings(columns={"order": "bigint"}).columns)
+    own = {**MAX, "column": "order", "window": "1 transactions"}
+    above, below = rule("above", own, above=300), rule("below", own, aggregate="sum", above=None, below=200)
+    wide = rule("wide", MAX, column="order", above=200)
+    found = relations.find([above, below, wide], columns)
+    assert [(one.kind, one.rule, one.other, one.example) for one in found] == [
+        ("apart", "above", "below", None),
+        ("contained", "above", "wide", None),
+        ("overlap", "below", "wide", {"order": 0}),
+    ]
 
 
 VALUES: dict[str, list[Any]] = {
@@ -206,3 +233,47 @@ def test_what_is_said_of_two_drawn_conditions_is_so_on_all_transactions(seed: in
     assert not (is_implied and has_counterexample)
     if found.is_possible is False:
         assert is_implied
+
+
+FIELDS: dict[str, list[Any]] = {
+    "aggregate": ["count", "distinct", "min", "max", "mean", "last", "sum"],
+    "column": ["amount", "items", "risk"],
+    "window": ["1 second", "3 seconds", "10 seconds", "2 transactions", "4 transactions"],
+    "entity": ["account", "country"],
+    "above": [0, 1, 2, 2.5, 3],
+    "below": [1, 2, 2.5, 3, 9],
+}
+
+
+def drawn_rule(name: str, draw: random.Random, like: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Draw a threshold, or change one."""
+    of = {name: draw.choice(values) for name, values in FIELDS.items()} | {"where": drawn(draw, 2)}
+    limit = draw.choice(["above", "below"])
+    fields = {**of, "kind": "threshold", "above": None, "below": None, limit: of[limit]}
+    if like is not None:
+        kept = draw.sample(sorted(fields), len(fields) - 2) if draw.random() < 0.9 else []
+        fields |= {field: like[field] for field in {*kept, "above", "below"}}
+    return {**fields, "name": name}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_proved_of_drawn_thresholds_is_so_of_drawn_transactions(seed: int) -> None:
+    draw = random.Random(seed)
+    columns: dict[str, Any] = {name: [draw.choice(values) for _ in range(300)] for name, values in VALUES.items()}
+    seconds = sorted(draw.randrange(300) for _ in range(300))
+    table = pa.table(
+        {name: pa.array(values, from_pandas=False) for name, values in columns.items()}
+        | {"account_id": [draw.choice("AB") for _ in range(300)], "source": ["s"] * 300, "position": range(300)}
+        | {"timestamp": pa.array([second * 1_000_000 for second in seconds], pa.timestamp("us", "UTC"))}
+    )
+    for _ in range(20):
+        of_one = drawn_rule("one", draw)
+        rules = [rule("one", of_one), rule("other", drawn_rule("other", draw, of_one))]
+        alerts = {
+            one.name: {alert.rows[-1] for alert in one.compile(COLUMNS, ENTITIES).evaluate(table).alerts}
+            for one in rules
+        }
+        for finding in relations.find(rules, COLUMNS):
+            mine, others = alerts[finding.rule], alerts.get(finding.other or "", set())
+            wrong = {"never": mine, "contained": mine - others, "apart": mine & others}.get(finding.kind)
+            assert not wrong, f"{finding}: {rules}"

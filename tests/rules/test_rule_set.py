@@ -57,6 +57,12 @@ def test_a_mistake_in_a_file_is_a_line_that_says_where(tmp_path: Path, text: str
     assert "\n" not in str(error.value)
 
 
+def test_a_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as error:
+        rule_file.read(tmp_path / "rules.toml")
+    assert str(error.value) == f"{tmp_path / 'rules.toml'}: no such file or directory"
+
+
 def test_a_name_stands_for_one_rule(tmp_path: Path) -> None:
     entry = "[[rules]]\nname = 'a'\nsmall_below = 1\nlarge_above = 2\nwithin = '1 s'\n"
     (tmp_path / "rules.toml").write_text(2 * entry)

@@ -26,6 +26,8 @@ Case = dict[str, Domain]
 """A case: what each column may be, by its name, and what each condition may be that is not looked into, by its text."""
 
 _MOST_CASES = 2_000
+_EXACT = 2**53
+"""Up to here every whole number is a double of its own."""
 _OPAQUE: dict[Wanted, tuple[frozenset[Value], bool]] = {
     "true": (frozenset({True}), False),
     "false": (frozenset({False}), False),
@@ -131,10 +133,13 @@ class _Reader:
                 return both(*parts) if is_both else [*parts[0], *parts[1]]
             case exp.Boolean():
                 return [{}] if bool(node.this) == (wanted in ("true", "not false")) else []
-            case exp.Between():
+            case exp.Between() if not node.args.get("symmetric"):
                 return self.cases(exp.and_(exp.GTE(this=node.this, expression=node.args["low"]),
                                            exp.LTE(this=node.this, expression=node.args["high"])), wanted)  # fmt: skip
-        return self._compared(node, wanted) or [self._opaque(node, wanted)]
+        cases = self._compared(node, wanted)
+        if cases is None:
+            return [self._opaque(node, wanted)]
+        return [case for case in cases if not any(domain.is_empty for domain in case.values())]
 
     def _compared(self, node: exp.Expr, wanted: Wanted) -> list[Case] | None:
         """Return the cases of a comparison of a column with constants; None: it is something else."""
@@ -238,7 +243,12 @@ def _number(text: str) -> float | int:
 
 
 def _fits(kind: Kind, value: Value) -> bool:
-    """Return whether a constant can be compared with a column without a conversion."""
+    """Return whether a constant can be compared with a column without a conversion that rounds."""
     if isinstance(value, bool):
         return kind == "boolean"
-    return kind == "text" if isinstance(value, str) else kind in ("number", "whole")
+    if isinstance(value, str):
+        return kind == "text"
+    if abs(value) <= _EXACT:
+        return kind in ("number", "whole")
+    # A whole number and a double are compared as doubles, of which several whole numbers are one.
+    return kind == ("number" if isinstance(value, float) else "whole")

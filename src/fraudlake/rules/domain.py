@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Value = float | int | str | bool
 Kind = Literal["number", "whole", "text", "boolean", "opaque"]
@@ -103,11 +106,22 @@ class Domain:
             high = max(low, 0.0) + 1.0
         parts = len(self.excluded) + 2
         tried = [low + (high - low) * part / parts for part in range(1, parts)]
-        return next((number for number in tried if number not in self.excluded and self._is_within(number)), None)
+        left = (number for number in (*tried, *self._next_numbers()) if number not in self.excluded)
+        return next((number for number in left if math.isfinite(number) and self._is_within(number)), None)
+
+    def _next_numbers(self) -> Iterator[float]:
+        """Return the numbers next to a limit, one more than are excluded: huge or close limits have none between."""
+        start, end = (self.low, math.inf) if math.isfinite(self.low) else (self.high, -math.inf)
+        number = float(start)
+        for _ in range(len(self.excluded) + 2):
+            yield number
+            number = math.nextafter(number, end)
 
     def _is_within(self, value: Value) -> bool:
         if isinstance(value, str | bool):
             return True
+        if self.kind == "whole" and value != math.floor(value):
+            return False
         is_above = value >= self.low if not self.is_low_open else value > self.low
         is_below = value <= self.high if not self.is_high_open else value < self.high
         return is_above and is_below

@@ -21,6 +21,7 @@ from fraudlake.rules.kinds.pattern import PatternRule
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.text.durations import microseconds
+from fraudlake.values import BASE_AMOUNT
 from fraudlake_patterns import sql
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ _GROWING = ("count", "distinct", "max")
 _SHRINKING = ("min",)
 _OF_VALUES = ("min", "max", "mean", "last", "quantile")
 """Aggregates that are between the smallest and the largest value of the column."""
+_AMOUNTS = ("amount", BASE_AMOUNT)
+"""Columns that have a value in each row that a threshold of them counts."""
 _FLAGS = ("is_first", "changed")
 _TIMES = ("seconds_since_first", "seconds_since_last")
 
@@ -142,8 +145,14 @@ def _bounds(rule: ThresholdRule, cases: Sequence[Case], columns: Columns) -> tup
         domains = [case.get(columns[rule.column].name) for case in cases]
         known = [one for one in domains if one is not None and one.included is None and not one.is_nan]
         if len(known) == len(domains):
-            return min(one.low for one in known), max(one.high for one in known)
+            low, high = min(one.low for one in known), max(one.high for one in known)
+            return (_rounded(low, -1), _rounded(high, 1)) if aggregate == "mean" else (low, high)
     return -math.inf, math.inf
+
+
+def _rounded(limit: float, sign: int) -> float:
+    """Return what the mean of values up to a limit is surely within: it is rounded, and huge sums are infinite."""
+    return limit + sign * abs(limit) * 2**-50 if abs(limit) < 1e290 else sign * math.inf
 
 
 def _never_matched(rule: PatternRule, columns: Columns) -> str | None:
@@ -211,18 +220,19 @@ def _is_implied(inner: Rule, outer: ThresholdRule, columns: Columns) -> bool:
     """Return whether a transaction of the inner rule crosses the outer's limit by itself, whatever else is there."""
     own = _of_transaction(inner, columns)
     # A transaction without a key of the outer rule's entity is not evaluated by it.
-    if own is None or outer.entity not in (inner.entity, ACCOUNT):
+    if own is None or outer.entity not in (inner.entity, ACCOUNT) or _may_be_nan(outer, columns):
         return False
-    if outer.aggregate == "count" and outer.above is not None and outer.above < 1 and outer.column == "amount":
-        alone = ""
-    elif outer.aggregate == "max" and outer.above is not None:
-        alone = f"{outer.column} > {outer.above!r}"
-    elif outer.aggregate == "min" and outer.below is not None:
-        alone = f"{outer.column} < {outer.below!r}"
-    else:
+    conditions = [] if outer.where is None else [Condition(outer.where, columns)]
+    if outer.aggregate == ("max" if outer.above is not None else "min"):
+        conditions.append(_beyond(outer, columns))
+    elif outer.aggregate != "count" or outer.above is None or outer.above >= 1 or outer.column != "amount":
         return False
-    parts = [part for part in (outer.where, alone) if part]
-    return all(not both(own, Condition(part, columns).cases("not true")) for part in parts)
+    return all(not both(own, condition.cases("not true")) for condition in conditions)
+
+
+def _beyond(rule: ThresholdRule, columns: Columns) -> Condition:
+    """Return the condition that a transaction's own value crosses the limit."""
+    return Condition(f"`{rule.column}` {'<' if rule.above is None else '>'} {rule.limit!r}", columns)
 
 
 def _of_thresholds(inner: ThresholdRule, outer: ThresholdRule, columns: Columns) -> str | None:
@@ -244,10 +254,20 @@ def _of_thresholds(inner: ThresholdRule, outer: ThresholdRule, columns: Columns)
     if not grows and inner.aggregate not in _SHRINKING:
         return None
     if grows == is_above:
+        if _may_be_nan(outer, columns):
+            return None
         is_wider = _span(outer) >= _span(inner) and (is_equal or (inner.duration and _implies(inner, outer, columns)))
         return f"{outer.name} counts at least its transactions" if is_wider else None
-    is_narrower = _span(outer) <= _span(inner) and is_equal
+    # A narrower window may have no value, of which there is neither a least nor a largest one.
+    is_known = inner.column in _AMOUNTS or inner.aggregate in ("count", "distinct")
+    is_narrower = _span(outer) <= _span(inner) and is_equal and is_known
     return f"{outer.name} counts at most its transactions" if is_narrower else None
+
+
+def _may_be_nan(rule: ThresholdRule, columns: Columns) -> bool:
+    """Return whether the least or the largest value of a window may be NaN, which crosses no limit."""
+    is_double = columns[rule.column].type.name == "DOUBLE" and rule.column not in _AMOUNTS
+    return rule.aggregate in ("min", "max") and is_double
 
 
 def _are_comparable(inner: ThresholdRule, outer: ThresholdRule) -> bool:
@@ -277,11 +297,10 @@ def _of_transaction(rule: Rule, columns: Columns) -> list[Case] | None:
     if not isinstance(rule, ThresholdRule):
         return None
     cases = [{}] if rule.aggregate == "share" else _where(rule, columns)
-    # The transaction itself is in its window.
-    if rule.column == "amount" and rule.aggregate == "max" and rule.below is not None:
-        return both(cases, Condition(f"amount < {rule.below!r}", columns).cases("not false"))
-    if rule.column == "amount" and rule.aggregate == "min" and rule.above is not None:
-        return both(cases, Condition(f"amount > {rule.above!r}", columns).cases("not false"))
+    # The transaction itself is in its window, and of one transaction it is all of the window.
+    is_bound = rule.aggregate == ("min" if rule.above is not None else "max") and rule.column in _AMOUNTS
+    if is_bound or (rule.transactions == 1 and rule.aggregate in (*_OF_VALUES, "sum")):
+        return both(cases, _beyond(rule, columns).cases())
     return cases
 
 

@@ -56,7 +56,7 @@ def totals(
             return np.where(counts > 0, values[level], np.nan)
         case "ratio_to_mean":
             mean = windows.aggregate("mean", column, spans)
-            with np.errstate(divide="ignore", invalid="ignore"):
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 return np.where(is_there[chosen] & (mean != 0), column.values[chosen] / mean, np.nan)
     return _deviation(rule, column.values.astype(np.float64), is_there, chosen, spans)
 

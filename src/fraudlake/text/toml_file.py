@@ -29,7 +29,9 @@ def entries(file: Path, name: str) -> list[Any]:
     """
     try:
         content = read(file)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UsageError(f"{file}: {(error.strerror or first_line(error)).lower()}") from None
+    except ValueError as error:
         raise UsageError(f"{file}: {first_line(error)}") from None
     listed = content.pop(name, None)
     if content or not isinstance(listed, list):

@@ -51,5 +51,5 @@ def suggest(app: App, /, budget: int, out: Path, **flags: str | None) -> None:
     if suggested.rules:
         out.write_text(suggested.toml())
     else:
-        written = "no threshold finds fraud more often than by chance: no file is written"
+        written = "no threshold adds enough fraud, within the budget, to what live rules find: no file is written"
     app.say(suggested.as_json() | {"file": str(out) if suggested.rules else None}, f"{suggested.text()}\n{written}")

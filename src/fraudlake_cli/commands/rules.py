@@ -196,7 +196,9 @@ def query_of(file: Path, name: str | None = None) -> Rule:
 
     try:
         text = text_file.text(file)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UsageError(f"--sql {file}: {(error.strerror or first_line(error)).lower()}") from None
+    except ValueError as error:
         raise UsageError(f"--sql {file}: {first_line(error)}") from None
     return PatternRule.model_construct(kind="pattern", name=name or file.name, sql=text)
 
