@@ -62,12 +62,12 @@ UNFILLED = (
     tables.GOLD_FORGOTTEN,
     tables.SILVER_LIST_ENTRIES,
     tables.SILVER_SUPPRESSED_ALERTS,
-    tables.SILVER_REVIEW_EVENTS,
-    tables.SILVER_APPROVAL_EVENTS,
-    tables.SILVER_RATES,
 )
-"""The tables that no job fills here: none reads a topic of alerts, has a limit of days, forgets accounts or suppresses
-rules, nobody decides on the queue or asks for an approval, and all amounts are in one currency."""
+"""The tables that no job fills here: none reads a topic of alerts, has a limit of days, forgets accounts, or suppresses
+rules."""
+UNDECIDED = (tables.SILVER_REVIEW_EVENTS, tables.SILVER_APPROVAL_EVENTS, tables.SILVER_RATES)
+"""The tables that people fill, and nobody does here: nobody decides on the queue or asks for an approval, and all
+amounts are in one currency."""
 
 
 def delivered(workspace: Workspace) -> Path:
@@ -128,7 +128,7 @@ class Both:
         return {
             table.name: difference
             for table in contents.TABLES
-            if table not in UNFILLED and (difference := self._difference(table))
+            if table not in (*UNFILLED, *UNDECIDED) and (difference := self._difference(table))
         }
 
     def _difference(self, table: tables.Table) -> str | None:
