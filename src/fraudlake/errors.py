@@ -31,6 +31,12 @@ def first_line(error: Exception | str, limit: int = 300) -> str:
     return next((line for line in lines if line), "" if isinstance(error, str) else type(error).__name__)[:limit]
 
 
+def file_reason(error: Exception) -> str:
+    """Return why a file cannot be read, without its name, which the message begins with."""
+    reason = error.strerror if isinstance(error, OSError) else None
+    return reason.lower() if reason else first_line(error)
+
+
 def reason_of(refusal: Mapping[str, Any]) -> str:
     """Return the reason for which pydantic refuses a value, in lower case to follow a colon.
 

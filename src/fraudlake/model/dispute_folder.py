@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fraudlake.errors import UsageError
+from fraudlake.errors import UsageError, file_reason
 from fraudlake.lake import json_file
 from fraudlake.model import verdict_file, verdicts
 from fraudlake.process import stop
@@ -66,7 +66,7 @@ def _files(folder: Path) -> list[Path]:
     try:
         finished = [file for file in folder.iterdir() if landing.is_finished(file.name)]
     except OSError as error:
-        raise UsageError(f"folder of disputes {folder}: {(error.strerror or str(error)).lower()}") from None
+        raise UsageError(f"folder of disputes {folder}: {file_reason(error)}") from None
     return [file for file in finished if file.is_file() or file.suffix.lower() == ".parquet"]
 
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from fraudlake.bronze import parquet
 from fraudlake.bronze.sizes import LARGEST_VALUE, TooLargeError
-from fraudlake.errors import UsageError
+from fraudlake.errors import UsageError, file_reason
 from fraudlake.settings.disputes import IDS, NAMES, PAYMENT, REFERENCE, Format
 from fraudlake.sources import landing
 from fraudlake.text import text_file
@@ -98,7 +98,7 @@ def read(file: Path, of: Format, largest_value: int = LARGEST_VALUE) -> VerdictF
         written = max(nanoseconds for _, nanoseconds, _ in before) // 10**9
         rows = _rows(raw, of, datetime.fromtimestamp(written, UTC))
     except OSError as error:
-        raise UsageError(f"{file}: {(error.strerror or str(error)).lower()}") from None
+        raise UsageError(f"{file}: {file_reason(error)}") from None
     except TooLargeError as error:
         raise UsageError(f"{file}: {error}") from None
     except pa.ArrowException as error:

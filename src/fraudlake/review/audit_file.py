@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from fraudlake.approvals import event as approval_event
 from fraudlake.approvals import log
-from fraudlake.errors import FraudlakeError, UsageError, first_line
+from fraudlake.errors import FraudlakeError, UsageError, file_reason
 from fraudlake.lake import chain
 from fraudlake.lake.chain import Verified
 from fraudlake.review import event as review_event
@@ -169,7 +169,7 @@ def verify_export(file: Path, key: Path) -> tuple[dict[str, Any], list[Part]]:
         with zipfile.ZipFile(file) as archive:
             content = {name: archive.read(name) for name in archive.namelist()}
     except _UNREADABLE as error:
-        raise UsageError(f"{file}: {_reason(error)}: give a file of 'fraudlake audit export'") from None
+        raise UsageError(f"{file}: {file_reason(error)}: give a file of 'fraudlake audit export'") from None
     if content.keys() != {_MANIFEST, _SIGNATURE, *map(_name, _EVENTS)}:
         raise FraudlakeError(f"{file}: it does not have the parts of an audit file, and no others: it was changed")
     try:
@@ -214,10 +214,4 @@ def _loaded(file: Path, load: Callable[[bytes], Any]) -> Any:
     try:
         return load(file.read_bytes())
     except (OSError, ValueError, TypeError) as error:
-        raise UsageError(f"{file}: {_reason(error)}: give an Ed25519 key in a PEM file") from None
-
-
-def _reason(error: Exception) -> str:
-    """Return why a file cannot be read, without its name."""
-    reason = error.strerror if isinstance(error, OSError) else None
-    return reason.lower() if reason else first_line(error)
+        raise UsageError(f"{file}: {file_reason(error)}: give an Ed25519 key in a PEM file") from None

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from fraudlake.errors import UsageError
+from fraudlake.errors import UsageError, file_reason
 
 
 def read(file: Path) -> pa.Table:
@@ -23,7 +23,7 @@ def read(file: Path) -> pa.Table:
     try:
         return pq.read_table(file) if file.suffix.lower() == ".parquet" else _csv(file)
     except OSError as error:
-        raise UsageError(f"{file}: {(error.strerror or str(error)).lower()}") from None
+        raise UsageError(f"{file}: {file_reason(error)}") from None
     except pa.ArrowException as error:
         raise UsageError(f"{file}: cannot be read: {str(error).splitlines()[0]}") from None
 

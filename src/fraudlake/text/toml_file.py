@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fraudlake.errors import UsageError, first_line
+from fraudlake.errors import UsageError, file_reason
 from fraudlake.text import json_text, text_file
 
 
@@ -29,10 +29,8 @@ def entries(file: Path, name: str) -> list[Any]:
     """
     try:
         content = read(file)
-    except OSError as error:
-        raise UsageError(f"{file}: {(error.strerror or first_line(error)).lower()}") from None
-    except ValueError as error:
-        raise UsageError(f"{file}: {first_line(error)}") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file}: {file_reason(error)}") from None
     listed = content.pop(name, None)
     if content or not isinstance(listed, list):
         further = ", ".join(content) or "nothing"

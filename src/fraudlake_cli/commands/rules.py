@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fraudlake.errors import FraudlakeError, UsageError, first_line
+from fraudlake.errors import FraudlakeError, UsageError, file_reason, first_line
 from fraudlake.text import text_file
 from fraudlake.text.counts import counted
 from fraudlake_cli.app import App, cli, options
@@ -196,10 +196,8 @@ def query_of(file: Path, name: str | None = None) -> Rule:
 
     try:
         text = text_file.text(file)
-    except OSError as error:
-        raise UsageError(f"--sql {file}: {(error.strerror or first_line(error)).lower()}") from None
-    except ValueError as error:
-        raise UsageError(f"--sql {file}: {first_line(error)}") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--sql {file}: {file_reason(error)}") from None
     return PatternRule.model_construct(kind="pattern", name=name or file.name, sql=text)
 
 
