@@ -162,8 +162,16 @@ def rows(events: Iterable[Event]) -> pa.Table:
 
 def verify(events: Sequence[Event], known: tuple[int, str] | None, may_be_erased: bool) -> chain.Verified:
     """Check that no event was removed, altered or inserted, and that each was allowed: see :func:`.chain.verify`."""
+    return _verified(events, known, may_be_erased)[0]
+
+
+def _verified(
+    events: Sequence[Event], known: tuple[int, str] | None, may_be_erased: bool
+) -> tuple[chain.Verified, dict[int, Request]]:
+    """Return what :func:`verify` does, and the requests by number."""
     verified = chain.verify(events, known, may_be_erased)
-    return replace(verified, faults=[*verified.faults, *requests.replay(events)[1]])
+    by_number, breaches = requests.replay(events)
+    return replace(verified, faults=[*verified.faults, *breaches]), by_number
 
 
 def find_intact(store: Store, number: int) -> Request:
@@ -173,11 +181,10 @@ def find_intact(store: Store, number: int) -> Request:
         UsageError: there is none with this number.
         FraudlakeError: the chain is broken.
     """
-    events = read_events(store)
-    faults = verify(events, None, store.has_rows(GOLD_FORGOTTEN)).faults
-    if faults:
+    verified, known = _verified(read_events(store), None, store.has_rows(GOLD_FORGOTTEN))
+    if verified.faults:
         raise FraudlakeError(
-            f"{SILVER_APPROVAL_EVENTS.name}: {faults[0]}: nothing is carried out until 'fraudlake audit verify' "
-            "finds no fault"
+            f"{SILVER_APPROVAL_EVENTS.name}: {verified.faults[0]}: nothing is carried out until "
+            "'fraudlake audit verify' finds no fault"
         )
-    return _one(requests.replay(events)[0], number)
+    return _one(known, number)

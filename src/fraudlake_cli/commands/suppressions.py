@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,9 +11,6 @@ from fraudlake_cli.app import App, options, person_of
 from fraudlake_cli.command import Day
 from fraudlake_cli.commands.rule_changes import signed
 from fraudlake_cli.commands.rules import rules_
-
-if TYPE_CHECKING:
-    pass
 
 
 @rules_.command(example="fraudlake rules suppress busy --key A17 --until 2027-01-31 --reason 'a travel agency'")
