@@ -69,19 +69,19 @@ def read(store: Store) -> tuple[RuleSet, dict[str, str]]:
     """Return the rule set, and for versions that this fraudlake cannot read, which are left out, the error by name."""
     table = tables.SILVER_RULES
     rows = store.query(f"SELECT * FROM {table.name}", table).to_pylist()
-    readable, unreadable = _readable(rows)
-    return RuleSet(()) if rows and not readable else rule_table.as_rule_set(readable, store.settings), unreadable
+    known, unreadable = readable(rows)
+    return RuleSet(()) if rows and not known else rule_table.as_rule_set(known, store.settings), unreadable
 
 
 def changes(store: Store, name: str) -> list[RuleVersion]:
     """Return the readable changes of a rule, the oldest first."""
     table = tables.SILVER_RULES
     rows = store.query(f"SELECT * FROM {table.name} ORDER BY change, version", table).to_pylist()
-    return [rule_table.version_of(row) for row in _readable(rows)[0] if row["name"] == name]
+    return [rule_table.version_of(row) for row in readable(rows)[0] if row["name"] == name]
 
 
-def _readable(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Return the readable rows, and the errors of the others by the name of the rule."""
+def readable(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the rows of ``silver_rules`` that can be read, and the errors of the others by the name of the rule."""
     readable = []
     unreadable = {}
     for row in rows:
@@ -167,10 +167,12 @@ def with_limits(rule: Rule, moved: Mapping[str, float]) -> Rule:
 def moved_limits(present: RuleSet, changed: RuleVersion) -> dict[str, float]:
     """Return the limits of a version that differ from the live version; empty if there is none, or more differs."""
     live = next((one.rule for one in present.live if one.rule.name == changed.rule.name), None)
-    if live is None or live.limits.keys() != changed.rule.limits.keys():
+    limits = changed.rule.limits
+    if live is None or live.limits.keys() != limits.keys():
         return {}
-    moved = {name: limit for name, limit in changed.rule.limits.items() if limit != live.limits[name]}
-    return moved if moved and with_limits(live, moved) == changed.rule else {}
+    if live.model_dump(exclude={*limits}) != changed.rule.model_dump(exclude={*limits}):
+        return {}
+    return {name: limit for name, limit in limits.items() if limit != live.limits[name]}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from starlette.routing import Route
 from fraudlake.approvals import gate, log
 from fraudlake.approvals.request import in_words, is_same_person
 from fraudlake.detection import rule_table
-from fraudlake.rules.rule_set import EVALUATED
+from fraudlake.rules.rule_set import EVALUATED, RuleSet
 from fraudlake_desk import effects, rules
 from fraudlake_desk.documents.letters import shown
 from fraudlake_desk.web import forms
@@ -40,6 +40,7 @@ def routes(site: Site) -> list[Route]:
         store = site.store_of(person)
         known = log.read(store)
         waiting = [one for one in known.values() if one.is_open]
+        trials = _trials(store, waiting)
         settled = [one for one in reversed(known.values()) if not one.is_open]
         return site.page(
             request,
@@ -47,7 +48,7 @@ def routes(site: Site) -> list[Route]:
             page="Approvals",
             keys=gate.keys(store),
             notice=_notice(known, request.query_params.get("done")),
-            waiting=[_view(one, person, _trials(store, one)) for one in waiting],
+            waiting=[_view(one, person, trials.get(one.number, ())) for one in waiting],
             settled=[_view(one, person) for one in settled[:_SETTLED]],
             longest=log.LONGEST["reason"],
         )
@@ -104,18 +105,19 @@ def _notice(known: dict[int, Request], text: str | None) -> str | None:
     return f"Request {text} is {request.status}{by_command}."
 
 
-def _trials(store: Store, request: Request) -> list[tuple[str, str]]:
-    """Return the addresses of the what-ifs of versions of rules that a request wants evaluated, and their names."""
-    if request.asked.action != "rules" or not request.asked.arguments:
-        return []
-    present, _ = rules.read(store)
-    versions = [rule_table.version_of(row) for row in request.arguments["rows"] if row["status"] in EVALUATED]
-    moved = [(version, rules.moved_limits(present, version)) for version in versions]
-    return [
-        (f"/rules/{segment(version.rule.name)}/backtest?{urlencode(limits)}", str(version))
-        for version, limits in moved
-        if limits
-    ]
+def _trials(store: Store, requests: Sequence[Request]) -> dict[int, list[tuple[str, str]]]:
+    """Return the addresses and names of what-ifs by request: of versions of rules that it wants evaluated."""
+    of_rules = [one for one in requests if one.asked.action == "rules"]
+    present = rules.read(store)[0] if of_rules else RuleSet(())
+    trials: dict[int, list[tuple[str, str]]] = {}
+    for request in of_rules:
+        rows, _ = rules.readable([row for row in request.arguments.get("rows", ()) if row["status"] in EVALUATED])
+        for version in map(rule_table.version_of, rows):
+            limits = rules.moved_limits(present, version)
+            if limits:
+                address = f"/rules/{segment(version.rule.name)}/backtest?{urlencode(limits)}"
+                trials.setdefault(request.number, []).append((address, str(version)))
+    return trials
 
 
 def _view(request: Request, person: Person, trials: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:

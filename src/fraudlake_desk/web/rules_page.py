@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fraudlake.detection.report import Agreement, Report
     from fraudlake.lake.store import Store
     from fraudlake.review.window import Window
-    from fraudlake.rules.rule_set import RuleVersion, Status
+    from fraudlake.rules.rule_set import RuleSet, RuleVersion, Status
     from fraudlake_desk.queue.precision import Precision
     from fraudlake_desk.rules import RuleFigures
 
@@ -73,8 +73,8 @@ def routes(site: Site) -> list[Route]:
         )
 
     def one_rule(request: Request) -> Response:
-        store, version = _store_and_version(site, request)
-        figures = rules.figures(store, rules.read(store)[0], _DAYS)
+        store, present, version = _store_and_version(site, request)
+        figures = rules.figures(store, present, _DAYS)
         raised = next((one for one in figures.rules if one.version.rule.name == version.rule.name), None)
         drawing = charts.bars(figures.days, raised.per_day, "alerts a day") if raised else ""
         changes = rules.changes(store, version.rule.name) or [version]
@@ -88,12 +88,12 @@ def routes(site: Site) -> list[Route]:
             definition=rules.definition(version),
             changes=[{**vars(change), "limits": change.rule.limits} for change in changes],
             limits=[_slider(name, limit) for name, limit in version.rule.limits.items()],
-            changeable=_changeable(rules.read(store)[0].versions_of(version.rule.name)) if gate.keys(store) > 1 else [],
+            changeable=_changeable(present.versions_of(version.rule.name)) if gate.keys(store) > 1 else [],
             longest=log.LONGEST["reason"],
         )
 
     def backtest(request: Request) -> Response:
-        store, version = _store_and_version(site, request)
+        store, _, version = _store_and_version(site, request)
         moved = _limits(version, request.query_params)
         if not moved:
             tried = rules.backtest(store, version.rule)
@@ -121,7 +121,7 @@ def routes(site: Site) -> list[Route]:
         reason = fields.get("reason") or None
 
         def add() -> RuleVersion:
-            store, version = _store_and_version(site, request)
+            store, _, version = _store_and_version(site, request)
             rule = rules.with_limits(version.rule, _limits(version, fields))
             return rule_table.add_draft(store, rule, request.state.person.name, reason)
 
@@ -146,15 +146,15 @@ def routes(site: Site) -> list[Route]:
     ]
 
 
-def _store_and_version(site: Site, request: Request) -> tuple[Store, RuleVersion]:
-    """Return the store, and the live version of the rule in the address, otherwise its newest."""
+def _store_and_version(site: Site, request: Request) -> tuple[Store, RuleSet, RuleVersion]:
+    """Return the store, its rules, and the live version of the rule in the address, otherwise its newest."""
     store = site.store_of(request.state.person)
     (present, unreadable), name = rules.read(store), request.path_params["name"]
     try:
         newest = present.version_of(name)
     except UsageError as error:
         raise MissingError(unreadable.get(name, str(error))) from None
-    return store, next((one for one in present.live if one.rule.name == name), newest)
+    return store, present, next((one for one in present.live if one.rule.name == name), newest)
 
 
 _CHANGES: dict[Status, dict[Status, str]] = {
@@ -182,7 +182,7 @@ def _ask(site: Site, request: Request, number: str, status: str, reason: str | N
         WaitingError: it is asked for.
         PageError: the lake needs one person only, or there is no such version or status.
     """
-    store, version = _store_and_version(site, request)
+    store, _, version = _store_and_version(site, request)
     person, name = request.state.person.name, version.rule.name
     if gate.keys(store) < 2:
         raise PageError(f"{name}: this lake needs one person only: use 'fraudlake rules'")

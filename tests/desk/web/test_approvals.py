@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,13 +17,14 @@ from fraudlake.errors import FraudlakeError
 from fraudlake.lake.store import Store
 from fraudlake.review import event_log
 from fraudlake.rules.kinds import RULE
+from fraudlake.rules.rule_set import RuleVersion
 from fraudlake_cli.commands import cli
 from fraudlake_desk import effects, rules
 from fraudlake_desk.web.access import Person
 from fraudlake_desk.web.role import Role, RoleByFile, RoleByGroup
 from tests.desk import small_lake
+from tests.desk.page import text_of
 from tests.desk.web.conftest import Open, OpenStore
-from tests.desk.web.test_suppressions import text_of
 
 HOSTILE = "<script>alert('why')</script>"
 PAIR = {"name": "dear", "small_below": 1.0, "large_above": 900.0, "within": "60 s"}
@@ -121,6 +124,35 @@ def test_a_rule_author_asks_at_the_desk_and_another_person_agrees(
     assert statuses() == after
     (*_, changed) = rules.changes(open_store(), name)
     assert (changed.author, changed.reason) == ("ann", "fewer false alarms")
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "is_tried"),
+    [
+        ({"above": 8.0}, True),
+        ({"above": 8.0, "window": "120 s"}, False),
+        ({"above": 8.0, "aggregate": "count", "where": None}, False),  # a limit that the live rule could not have
+        ({"above": 8.0, "aggregate": "unknown"}, False),  # of a later fraudlake
+    ],
+)
+def test_a_what_if_is_offered_for_limits_only_and_the_page_opens_with_any_rule(
+    browse: Open, open_store: OpenStore, asked_for: dict[str, Any], is_tried: bool
+) -> None:
+    store = open_store()
+    live = {"kind": "threshold", "name": "busy", "aggregate": "sum", "window": "60 s", "above": 0.5}
+    if "where" in asked_for:
+        live |= {"aggregate": "share", "where": "amount > 1"}
+    version = RuleVersion(RULE.validate_python(live), 1, "live")
+    (row,) = rule_table.rows_of(rule_table.start(store).change + 1, [version])
+    small_lake.write(Path(store.settings.lake), tables.SILVER_RULES, [row])
+    definition = {name: given for name, given in {**live, **asked_for}.items() if given is not None}
+    changed = {**row, "version": 2, "definition": json.dumps(definition)}
+    wanted = log.Wanted("rules", "rules: busy", {"busy": 1}, {"busy": 2}, {"names": ["busy"], "rows": [changed]})
+    with pytest.raises(gate.WaitingError):
+        gate.require(open_store(), wanted, "ann", "why")
+    page = browse("bob").get("/approvals")
+    assert page.status_code == 200 and "rules: busy" in page.text
+    assert ("/rules/busy/backtest?above=8.0" in page.text) == is_tried
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,8 @@ from fraudlake_desk.documents import document, dossier
 from fraudlake_desk.review import attachments, matters
 from fraudlake_desk.web.role import Role
 from tests.desk import small_lake
-from tests.desk.page import Page
+from tests.desk.page import Page, text_of
 from tests.desk.web.conftest import Browser, Open
-from tests.desk.web.test_pages import text_of
 
 pytestmark = pytest.mark.slow
 

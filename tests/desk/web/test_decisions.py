@@ -18,8 +18,8 @@ from fraudlake.review import items
 from fraudlake.settings import Settings
 from fraudlake.tables import SILVER_REVIEW_EVENTS, SILVER_VERDICTS
 from tests.desk import small_lake
+from tests.desk.page import text_of
 from tests.desk.web.conftest import Browser, Open
-from tests.desk.web.test_pages import text_of
 
 pytestmark = pytest.mark.slow
 

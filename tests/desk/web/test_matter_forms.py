@@ -11,9 +11,9 @@ from fraudlake.lake.store import Store
 from fraudlake.tables import SILVER_REVIEW_EVENTS
 from fraudlake_desk.web.role import Role
 from tests.desk import small_lake
+from tests.desk.page import text_of
 from tests.desk.web.conftest import Browser, Open, OpenStore
 from tests.desk.web.test_decisions import learned
-from tests.desk.web.test_pages import text_of
 
 pytestmark = pytest.mark.slow
 

@@ -13,9 +13,9 @@ import pytest
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE
 from tests.desk import small_lake
+from tests.desk.page import text_of
 from tests.desk.web.conftest import Browser, Open
 from tests.desk.web.test_decisions import events
-from tests.desk.web.test_pages import text_of
 
 pytestmark = pytest.mark.slow
 
