@@ -78,7 +78,8 @@ class View(Table):
     """A view: rows of other tables, computed as they are read.
 
     ``query`` is its SQL, with the names of the tables that it ``reads`` in braces; ``{delay}`` is the number of
-    microseconds by which the watermark trails the newest event time.
+    microseconds by which the watermark trails the newest event time, and ``{amount}`` is
+    :func:`~fraudlake.values.summed_amount`.
     """
 
     query: str = ""
@@ -431,7 +432,7 @@ SILVER_REVIEW_EVENTS = Table(
     entity_key STRING its key
     transaction_ids ARRAY<STRING> the transactions that a verdict is about
     fraud_ids ARRAY<STRING> those of them that are fraud, as the analyst marked them; the others are genuine
-    fraud_amount DOUBLE sum of their amounts, in account currency; of a drawn account those of its day
+    fraud_amount DOUBLE sum of their amounts, as in `gold_cases`; of a drawn account those of its day
     case_id STRING case as it was then; null for a drawn account
     merged_into STRING case that it has become a part of, or no longer is; null unless merged or separated
     day DATE day of the queue that the item is from; null if it is from none
@@ -545,8 +546,8 @@ GOLD_ACCOUNT_DAILY = Table(
     account_id STRING account
     date DATE day (UTC)
     transactions BIGINT number of transactions
-    amount_sum DOUBLE sum of their amounts, in account currency
-    amount_max DOUBLE largest amount, in account currency
+    amount_sum DOUBLE sum of their amounts, in account currency or `[currency].base`
+    amount_max DOUBLE largest amount, in account currency or `[currency].base`
     small_transactions BIGINT transactions that are small for any live rule of small_then_large
     large_transactions BIGINT transactions that are large for any live rule of small_then_large
     alerts BIGINT alerts
@@ -570,7 +571,7 @@ GOLD_CASES = Table(
     alert_ids ARRAY<STRING> the alerts, in the order of event time
     transaction_ids ARRAY<STRING> the transactions that completed them, in the same order, each once
     accounts BIGINT number of accounts of these
-    amount_at_risk DOUBLE sum of the amounts of these, in account currency
+    amount_at_risk DOUBLE sum of the amounts of these, in account currency or `[currency].base`
     detected_at TIMESTAMP when the first alert was raised (UTC)
     date DATE date (UTC) of opened_at
     """,
@@ -590,7 +591,7 @@ GOLD_REVIEW_QUEUE = Table(
     account_id STRING account
     priority DOUBLE probability times amount at risk; null for a drawn account
     probability DOUBLE probability of fraud, by the model or the precision of the rules; null if neither says
-    amount_at_risk DOUBLE amounts of the transactions that it is about, in account currency
+    amount_at_risk DOUBLE sum of the amounts of the transactions that it is about, as in `gold_cases`
     inclusion_probability DOUBLE probability with which it came into the queue: 1 for a case
     population BIGINT accounts that could be drawn that day
     is_flagged BOOLEAN whether a drawn account has alerts of the day, by rules or scores; null for a case

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import date
 from typing import Annotated
 
@@ -102,6 +102,14 @@ def flattened(options: Mapping[str, object], prefix: str = "") -> list[tuple[str
     for name, value in options.items():
         flat += flattened(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
     return flat
+
+
+def summed_amount(columns: Collection[str]) -> str:
+    """Return, in SQL, the amount by which sums add transactions that have these columns.
+
+    It is in the base currency if there is one, where a transaction without a rate adds nothing.
+    """
+    return f"coalesce({BASE_AMOUNT}, 0.0)" if BASE_AMOUNT in columns else "amount"
 
 
 def bounded(amount: float) -> float:

@@ -124,7 +124,7 @@ def test_the_view_is_what_an_oracle_computes(
     names = {name: f"drawn_{name}" for name in named}
     for name, frame in named.items():
         frame.createOrReplaceTempView(names[name])
-    view = session.sql(alert_windows.VIEW.query.format(delay=oracle.DELAY, **names))
+    view = session.sql(alert_windows.VIEW.query.format(delay=oracle.DELAY, amount="amount", **names))
     assert as_windows(view) == oracle.windows(rows, alerted)
     assert view.where("date <> to_date(window_start)").count() == 0
 
@@ -141,7 +141,9 @@ def test_amounts_at_the_edge_of_what_a_double_holds_leave_finite_sums(spark: Any
     named[account_tiles.TABLE.name] = account_tiles.account_tiles(*named.values(), rules=())
     for name, frame in named.items():
         frame.createOrReplaceTempView(name)
-    view = session.sql(alert_windows.VIEW.query.format(delay=oracle.DELAY, **{name: name for name in named}))
+    view = session.sql(
+        alert_windows.VIEW.query.format(delay=oracle.DELAY, amount="amount", **{name: name for name in named})
+    )
     sums = {row["kind"]: row["amount_sum"] for row in view.collect()}
     assert sums == dict.fromkeys(("tumbling", "sliding", "session", "count"), 2e12)
 

@@ -20,10 +20,13 @@ from fraudlake.model import entity_features
 from fraudlake.operations import rebuild
 from fraudlake.operations.status import status
 from fraudlake.quarantine import replay
+from fraudlake.review import items
 from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.settings.currency import Currency
 from fraudlake.silver import base_amount, rates
-from fraudlake.streams import detect, ingest, refine, score, stream
+from fraudlake.streams import aggregate, detect, ingest, refine, score, stream
+from fraudlake_desk.queue import queue
+from fraudlake_desk.review import marks
 
 pytestmark = pytest.mark.stream
 
@@ -159,8 +162,9 @@ def test_a_lake_that_runs_gets_base_amounts_for_new_payments_and_by_a_replay_for
 ) -> None:
     first, last = PAYMENTS[0], PAYMENTS[2]
     land(landing, "part-0-0", first)
-    take(lake(columns=DECLARED["columns"]), ingest.streams, refine.streams, detect.streams)
+    take(lake(columns=DECLARED["columns"]), ingest.streams, refine.streams, detect.streams, aggregate.streams)
     changed = lake(change=Change("ann"), **DECLARED)
+    assert [row["amount_at_risk"] for row in queue.build(changed.store, FRIDAY).rows] == [0.0]
     rates.load(changed.store, RATES, "rates.csv", "ann")
     land(landing, "part-1-0", last)
     take(changed, ingest.streams, refine.streams, detect.streams)
@@ -244,3 +248,36 @@ def test_a_limit_is_in_one_currency_in_stream_backtest_and_replay(with_rates: An
     rates.load(with_rates.store, later, "later.csv", "ann")
     rebuild.rebuild(with_rates, MONDAY, WEDNESDAY, apply=True)
     assert alerted(with_rates) == sorted([*BY_HAND, "too long ago"])
+
+
+ANY = LIMIT.model_copy(update={"name": "any", "column": "amount", "above": 1})
+
+
+def test_sums_of_gold_and_of_the_queue_are_in_the_base_currency(with_rates: Any, landing: Path) -> None:
+    saturday = [one for one in PAYMENTS if one[0] == SATURDAY]
+    land(landing, "part-0-0", *saturday)
+    rule_table.apply(with_rates, [(ANY, "live")], "ann", None)
+    take(with_rates, ingest.streams, refine.streams, detect.streams, aggregate.streams)
+    store = with_rates.store
+    by_hand = {account: in_base or 0.0 for _, account, _, _, in_base in saturday}
+
+    def sums(table: str, amount: str) -> dict[str, float]:
+        rows = with_rates.spark.sql(f"SELECT account_id, {amount} AS amount FROM {table}").collect()
+        return {row["account_id"]: row["amount"] for row in rows}
+
+    for table in ("gold_account_daily", "gold_account_tiles", "gold_alert_windows"):
+        assert sums(table, "amount_sum") == by_hand
+        assert sums(table, "amount_max") == by_hand
+    assert sums("gold_cases", "amount_at_risk") == by_hand
+
+    listed = queue.build(store, SATURDAY).rows
+    assert {row["account_id"]: row["amount_at_risk"] for row in listed} == by_hand
+    # 16,000 JPY are less than 100 GBP.
+    assert [row["account_id"] for row in listed[:2]] in (["weekend", "lower case"], ["lower case", "weekend"])
+    (item,) = (one.item for one in items.listed(store, SATURDAY) if one.item.account_id == "jpy")
+    assert [*marks.amounts(store, item, item.transaction_ids).values()] == [100.0]
+
+    later = pa.table({"date": [SATURDAY], "currency": ["JPY"], "rate": [0.01]})
+    rates.load(store, later, "later.csv", "ann")
+    rebuild.rebuild(with_rates, SATURDAY, SATURDAY, apply=True)
+    assert sums("gold_cases", "amount_at_risk") == by_hand | {"jpy": 160.0}

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from fraudlake.gold.aggregate import GroupAggregate
 from fraudlake.tables import GOLD_ACCOUNT_DAILY, SILVER_ALERTS, SILVER_TRANSACTIONS
 from fraudlake.text.sql_text import bounded_sum
+from fraudlake.values import summed_amount
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,16 +32,17 @@ def account_daily(transactions: DataFrame, alerts: DataFrame, rules: Sequence[Sm
         rules: the small-then-large rules; a transaction counts as small, or large, if it is for any of them.
 
     Returns:
-        The columns of ``gold_account_daily``; amounts in account currency.
+        The columns of ``gold_account_daily``.
     """
     amount = F.col("amount")
+    summed = summed_amount(transactions.columns)
     none = F.lit(False)
     small = functools.reduce(operator.or_, (rule.is_small(amount) for rule in rules), none)
     large = functools.reduce(operator.or_, (rule.is_large(amount) for rule in rules), none)
     activity = transactions.groupBy(*KEYS).agg(
         F.count("*").alias("transactions"),
-        F.expr(bounded_sum("amount")).alias("amount_sum"),
-        F.max("amount").alias("amount_max"),
+        F.expr(bounded_sum(summed)).alias("amount_sum"),
+        F.max(F.expr(summed)).alias("amount_max"),
         F.count_if(small).alias("small_transactions"),
         F.count_if(large).alias("large_transactions"),
     )

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from fraudlake.gold.aggregate import GroupAggregate
 from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, Table
 from fraudlake.text.sql_text import bounded_sum
+from fraudlake.values import summed_amount
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,8 +23,8 @@ TABLE = Table(
     tile_start TIMESTAMP beginning (UTC), a full ten minutes
     date DATE day (UTC)
     transactions BIGINT number of transactions
-    amount_sum DOUBLE sum of their amounts, in account currency
-    amount_max DOUBLE largest amount, in account currency
+    amount_sum DOUBLE sum of their amounts, in account currency or `[currency].base`
+    amount_max DOUBLE largest amount, in account currency or `[currency].base`
     alerts BIGINT alerts
     first_transaction TIMESTAMP event time (UTC) of the first transaction
     last_transaction TIMESTAMP event time (UTC) of the last transaction
@@ -45,10 +46,12 @@ def account_tiles(transactions: DataFrame, alerts: DataFrame, rules: object) -> 
         rules: not needed.
 
     Returns:
-        The columns of ``gold_account_tiles``; amounts in account currency.
+        The columns of ``gold_account_tiles``.
     """
     activity = (
-        transactions.selectExpr("account_id", _TILE, "date", "timestamp", "amount")
+        transactions.selectExpr(
+            "account_id", _TILE, "date", "timestamp", f"{summed_amount(transactions.columns)} AS amount"
+        )
         .groupBy(*KEYS)
         .agg(
             F.count("*").alias("transactions"),

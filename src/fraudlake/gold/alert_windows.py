@@ -68,7 +68,7 @@ UNION ALL
     GROUP BY account_id, session
 UNION ALL
     SELECT 'count', account_id, number, min(timestamp), max(timestamp),
-        count(*), {amount_sum}, max(amount), coalesce(sum(raised), 0), min(date)
+        count(*), {amount_sum}, max({amount}), coalesce(sum(raised), 0), min(date)
     FROM (
         SELECT *, 1 + (row_number() OVER (
             PARTITION BY account_id ORDER BY timestamp, source, position) - 1) DIV 100 AS number
@@ -78,7 +78,7 @@ UNION ALL
         SELECT account_id, transaction_id, count(*) AS raised FROM {silver_alerts} GROUP BY account_id, transaction_id
     ) USING (account_id, transaction_id)
     GROUP BY account_id, number
-)""".replace("{amount_sum}", bounded_sum("amount"))
+)""".replace("{amount_sum}", bounded_sum("{amount}"))
 VIEW = View(
     "gold_alert_windows",
     "A window of an account, from its first transaction on.",
@@ -89,8 +89,8 @@ VIEW = View(
     window_start TIMESTAMP beginning (UTC), inclusive
     window_end TIMESTAMP end (UTC)
     transactions BIGINT number of transactions
-    amount_sum DOUBLE sum of their amounts, in account currency
-    amount_max DOUBLE largest amount, in account currency
+    amount_sum DOUBLE sum of their amounts, in account currency or `[currency].base`
+    amount_max DOUBLE largest amount, in account currency or `[currency].base`
     alerts BIGINT alerts
     state STRING open, or closed once the watermark has passed the window
     date DATE date (UTC) of window_start

@@ -23,6 +23,7 @@ from fraudlake.lake.writer import Writer
 from fraudlake.settings import Settings
 from fraudlake.settings.features import DeclaredFeature, typed
 from fraudlake.text.sql_text import spark_literal
+from fraudlake.values import summed_amount
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -143,7 +144,9 @@ class Lake(ABC):
     def _query_of(self, view: tables.View) -> str:
         """Return the SQL of a view in this lake."""
         delay = self.settings.max_out_of_orderness // timedelta(microseconds=1)
-        return view.query.format(delay=delay, **{table.name: self.name_of(table) for table in view.reads})
+        amount = summed_amount(self.settings.silver_columns)
+        names = {table.name: self.name_of(table) for table in view.reads}
+        return view.query.format(delay=delay, amount=amount, **names)
 
     @abstractmethod
     def _full_name(self, table: tables.Table) -> str:

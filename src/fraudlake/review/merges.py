@@ -10,7 +10,7 @@ from fraudlake.review import cases, event_log, opened, payments
 from fraudlake.review.window import Window
 from fraudlake.tables import SILVER_TRANSACTIONS
 from fraudlake.text.sql_text import bounded_sum, one_of
-from fraudlake.values import bounded
+from fraudlake.values import bounded, summed_amount
 
 if TYPE_CHECKING:
     from datetime import date
@@ -69,7 +69,8 @@ class Merges:
         assert item.about is not None
         silver = SILVER_TRANSACTIONS
         where = f"{item.about.sql} AND {one_of('transaction_id', item.transaction_ids)}"
-        counts = f"count(DISTINCT account_id) AS accounts, {bounded_sum('amount')} AS amount_at_risk"
+        amount = summed_amount(store.settings.silver_columns)
+        counts = f"count(DISTINCT account_id) AS accounts, {bounded_sum(amount)} AS amount_at_risk"
         (known,) = store.query(f"SELECT {counts} FROM {silver.name} WHERE {where}", silver).to_pylist()
         if known["amount_at_risk"] is None:  # row_retention has removed the payments
             known = {name: sum(row[name] for row in rows) for name in known}
@@ -106,7 +107,7 @@ class Merges:
             verdict: Verdict | None = "genuine" if event.verdict == "fraud" and not fraud else event.verdict
             # row_retention may have removed payments.
             are_known = bool(fraud) and known.keys() >= {*fraud}
-            amount = bounded(sum(known[id_]["amount"] for id_ in fraud)) if are_known else None
+            amount = bounded(sum(known[id_]["summed_amount"] for id_ in fraud)) if are_known else None
             if about:  # it may have become a part after the verdict
                 decisions_by_part[part] = replace(
                     event, verdict=verdict, transaction_ids=about, fraud_ids=fraud, fraud_amount=amount

@@ -76,7 +76,7 @@ def _case(event: Event, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any
         "alert_ids": [],
         "transaction_ids": [*event.transaction_ids],
         "accounts": 1,
-        "amount_at_risk": sum(bounded(payment["amount"]) for payment in paid),
+        "amount_at_risk": sum(bounded(payment["summed_amount"]) for payment in paid),
         "detected_at": event.at,
         "date": min(times).date(),
         "day": event.day,

@@ -8,6 +8,7 @@ from fraudlake.errors import UsageError
 from fraudlake.review.window import Window
 from fraudlake.tables import SILVER_TRANSACTIONS
 from fraudlake.text.sql_text import one_of
+from fraudlake.values import summed_amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,7 +66,10 @@ def require_days(store: Store, known: Window, first: date | None, last: date | N
 
 
 def by_id(store: Store, ids: Iterable[str], window: Window | None = None) -> dict[str, dict[str, Any]]:
-    """Return payments, ``transaction_id, account_id, timestamp, amount``, by id; unknown ids are left out.
+    """Return payments by id; unknown ids are left out.
+
+    They have ``transaction_id, account_id, timestamp, amount`` and ``summed_amount``, that of
+    :func:`~fraudlake.values.summed_amount`.
 
     Args:
         store: the lake's tables.
@@ -78,7 +82,8 @@ def by_id(store: Store, ids: Iterable[str], window: Window | None = None) -> dic
     silver = SILVER_TRANSACTIONS
     of_days = f" AND {window.sql}" if window else ""
     rows = store.query(
-        f"SELECT transaction_id, account_id, timestamp, amount FROM {silver.name} "
+        "SELECT transaction_id, account_id, timestamp, amount, "
+        f"{summed_amount(store.settings.silver_columns)} AS summed_amount FROM {silver.name} "
         f"WHERE {one_of('transaction_id', wanted)}{of_days}",
         silver,
     )

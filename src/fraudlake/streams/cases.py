@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from fraudlake import tables
 from fraudlake.gold import cases
 from fraudlake.lake import machine_clock
+from fraudlake.review.window import Window
 from fraudlake.text.sql_text import literal
+from fraudlake.values import summed_amount
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+
+    import pyarrow as pa
 
     from fraudlake.lake import Lake
 
@@ -29,13 +35,34 @@ def update(lake: Lake, entities: Collection[Entity]) -> None:
     for condition in _conditions(entities):
         changes = cases.changes(
             lake.store.query(f"SELECT {', '.join(present.column_names)} FROM {present.name} {condition}", present),
-            lake.store.query(f"SELECT {cases.COLUMNS} FROM {alerts.name} {condition}", alerts),
+            _alerts(lake, condition),
             lake.settings.case_gap,
             lake.settings.case_length,
             first_day,
         )
         if len(changes):
             lake.writer(present).merge_rows(changes, ("case_id",))
+
+
+def _alerts(lake: Lake, condition: str) -> pa.Table:
+    """Return alerts; amounts are those of silver in the base currency, if the lake has one."""
+    alerts = tables.SILVER_ALERTS
+    found = lake.store.query(f"SELECT {cases.COLUMNS} FROM {alerts.name} {condition}", alerts)
+    if lake.settings.currency is None or not len(found):
+        return found
+    silver = tables.SILVER_TRANSACTIONS
+    times = pc.min_max(found["timestamp"]).as_py()
+    days = Window(times["min"].date(), times["max"].date())
+    wanted = f"SELECT DISTINCT transaction_id FROM {alerts.name} {condition}"
+    in_base = lake.store.query(
+        f"SELECT s.transaction_id, {summed_amount(lake.settings.silver_columns)} AS amount FROM {silver.name} s "
+        f"JOIN ({wanted}) a ON s.transaction_id = a.transaction_id "
+        f"WHERE {days.has('s.date')}",
+        silver,
+        alerts,
+    )
+    joined = found.drop_columns("amount").join(in_base, "transaction_id")
+    return joined.set_column(joined.column_names.index("amount"), "amount", pc.fill_null(joined["amount"], 0.0))
 
 
 def update_all(lake: Lake) -> None:

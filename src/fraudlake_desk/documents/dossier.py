@@ -134,8 +134,10 @@ class _Case:
 
     @property
     def currency(self) -> str:
-        """The currencies in the declared columns, or ``account currency`` if there are none."""
-        return ", ".join(money.currencies(self._store.settings, self._transactions)) or "account currency"
+        """The currencies in the declared columns, or ``account currency`` if there are none, and that of sums."""
+        settings = self._store.settings
+        currencies = ", ".join(money.currencies(settings, self._transactions)) or "account currency"
+        return currencies if settings.currency is None else f"{currencies}; sums in {settings.currency.base}"
 
     def timeline(self) -> Block:
         """Return the payments with the case's account or key, from three days before it to three days after."""

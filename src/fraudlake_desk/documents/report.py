@@ -12,6 +12,7 @@ from fraudlake.review import payments
 from fraudlake.review.window import Window
 from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import bounded_sum, value
+from fraudlake.values import summed_amount
 from fraudlake_desk.documents import charts
 from fraudlake_desk.documents.document import Block, Document, Section, finite, text
 from fraudlake_desk.queue import precision
@@ -109,8 +110,9 @@ class _Figures:
         self._days = days
         self._of_days = f"WHERE {days.has('date')}"
         self._of_times = f"WHERE {days.has(_DAY)}"
+        amount = summed_amount(store.settings.silver_columns)
         self._by_day = self._rows(
-            f"date AS day, count(*) AS transactions, {bounded_sum('amount')} AS amount",
+            f"date AS day, count(*) AS transactions, {bounded_sum(amount)} AS amount",
             tables.SILVER_TRANSACTIONS,
             f"{self._of_days} GROUP BY date ORDER BY date",
         )

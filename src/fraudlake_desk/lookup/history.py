@@ -18,7 +18,7 @@ from fraudlake.review.event import Event
 from fraudlake.review.item import Item
 from fraudlake.review.window import Window
 from fraudlake.text.sql_text import bounded_sum, literal, one_of, value
-from fraudlake.values import bounded
+from fraudlake.values import BASE_AMOUNT, bounded, summed_amount
 from fraudlake_desk.review import verdicts
 
 if TYPE_CHECKING:
@@ -227,7 +227,8 @@ def by_account(rows: Iterable[Mapping[str, Any]], alerts: Iterable[Mapping[str, 
     raised = Counter(alert["account_id"] for alert in alerts)
     amounts: dict[str, list[float]] = {account: [] for account in raised}
     for row in rows:
-        amounts.setdefault(row["account_id"], []).append(row["amount"])
+        # An amount without a rate adds nothing, as in :func:`summed_amount`.
+        amounts.setdefault(row["account_id"], []).append(row.get(BASE_AMOUNT, row["amount"]) or 0.0)
     accounts: list[dict[str, Any]] = [
         {"account_id": account, "transactions": len(paid), "amount": sum(map(bounded, paid)), "alerts": raised[account]}
         for account, paid in amounts.items()
@@ -312,8 +313,9 @@ def _share(
     store: Store, others: str, entity: str, columns: Sequence[str], row: Mapping[str, Any], is_fraud: str
 ) -> Share:
     silver = tables.SILVER_TRANSACTIONS
+    amount = summed_amount(store.settings.silver_columns)
     sharers = store.query(
-        f"SELECT account_id, count(*) AS transactions, {bounded_sum('amount')} AS amount, "
+        f"SELECT account_id, count(*) AS transactions, {bounded_sum(amount)} AS amount, "
         f"sum(CASE WHEN {is_fraud} THEN 1 ELSE 0 END) AS fraud, sum(CASE WHEN label THEN 1 ELSE 0 END) AS labelled "
         f"FROM {silver.name} WHERE {has_key(row, columns)} AND {others} "
         "GROUP BY account_id ORDER BY fraud DESC, labelled DESC, transactions DESC, account_id",

@@ -40,6 +40,11 @@ def currencies(settings: Settings, rows: Iterable[Mapping[str, Any]]) -> list[st
     return sorted({shown(str(one)) for one in given})
 
 
+def of_sums(settings: Settings, currencies: Sequence[str]) -> Sequence[str]:
+    """Return what sums of amounts in some currencies are in: the base currency, if the lake has one."""
+    return currencies if settings.currency is None else (settings.currency.base,)
+
+
 def country(settings: Settings, row: Mapping[str, Any]) -> str:
     """Return the countries of a row of ``silver_transactions``, in the order of the columns."""
     names = declared(settings, "country")
@@ -51,8 +56,10 @@ def amount(value: float | None, of: Sequence[str] = ()) -> str:
     return "" if value is None else " ".join(filter(None, (f"{value:,.2f}", " + ".join(of))))
 
 
-def read_currencies(store: Store, queued: Sequence[Queued]) -> dict[str, list[str]]:
-    """Return the currencies of each item of a queue, by its id."""
+def read_currencies(store: Store, queued: Sequence[Queued]) -> dict[str, Sequence[str]]:
+    """Return the currencies that the amount of each item of a queue is in, by its id."""
+    if store.settings.currency is not None:
+        return {one.item.item_id: of_sums(store.settings, ()) for one in queued}
     wanted = declared(store.settings, "currency")
     silver = SILVER_TRANSACTIONS
     days = [one.item.about for one in queued if one.item.about]

@@ -30,6 +30,7 @@ from fraudlake.tables import (
 )
 from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import bounded_sum, value
+from fraudlake.values import summed_amount
 from fraudlake_desk.queue import draw, precision
 
 if TYPE_CHECKING:
@@ -258,8 +259,9 @@ def _accounts(store: Store, day: date, case_ids: set[str]) -> set[str]:
 
 def _draw(store: Store, day: date, reviewed: set[str], number: int, seed: int) -> tuple[list[dict[str, Any]], int]:
     """Draw among the accounts that paid on a day and are not ``reviewed``; return them, and how many could be drawn."""
+    amount = summed_amount(store.settings.silver_columns)
     statement = (
-        f"SELECT account_id, {bounded_sum('amount')} AS amount_at_risk FROM {SILVER_TRANSACTIONS.name} "
+        f"SELECT account_id, {bounded_sum(amount)} AS amount_at_risk FROM {SILVER_TRANSACTIONS.name} "
         f"WHERE date = {value(day)} GROUP BY account_id"
     )
     paid = store.query(statement, SILVER_TRANSACTIONS)

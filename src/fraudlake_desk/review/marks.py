@@ -25,7 +25,7 @@ def rows(store: Store, item: Item, ids: Iterable[str]) -> dict[str, dict[str, An
 
 
 def amounts(store: Store, item: Item, ids: Iterable[str]) -> dict[str, float]:
-    """Return the amounts of payments, in account currency, by id and in the order given.
+    """Return the amounts of payments, as sums add them, by id and in the order given.
 
     Raises:
         UsageError: a payment does not exist on the days around the item's own.
@@ -37,18 +37,18 @@ def amounts(store: Store, item: Item, ids: Iterable[str]) -> dict[str, float]:
     if unknown := [id_ for id_ in wanted if id_ not in known]:
         within = days(item)
         raise UsageError(f"there is no payment {unknown[0]} from {within.first} to {within.last}: nothing was written")
-    return {id_: known[id_]["amount"] for id_ in wanted}
+    return {id_: known[id_]["summed_amount"] for id_ in wanted}
 
 
 def read_amounts(store: Store, items: Iterable[Item]) -> dict[str, float]:
-    """Return the amounts, in account currency, of the payments that raised cases, by id; drawn accounts are skipped."""
+    """Return the amounts, as sums add them, of the payments that raised cases, by id; drawn accounts are skipped."""
     raised = [item for item in items if item.case_id is not None]
     ids = [id_ for item in raised for id_ in item.transaction_ids]
     if not ids:
         return {}
     about = [item.about for item in raised if item.about is not None]
     of_all = Window(min(one.first for one in about), max(one.last for one in about))
-    return {id_: row["amount"] for id_, row in payments.by_id(store, ids, of_all).items()}
+    return {id_: row["summed_amount"] for id_, row in payments.by_id(store, ids, of_all).items()}
 
 
 def days(item: Item) -> Window:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
@@ -290,7 +290,8 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
     shown = _latest_of_each_rule(alerts)
     payments = _payments(store, item, known, state)
     currency_of = {row["transaction_id"]: money.currencies(store.settings, [row]) for row in known.transactions}
-    currencies = sorted({name for payment in payments for name in currency_of.get(payment["transaction_id"], ())})
+    paid_in = sorted({name for payment in payments for name in currency_of.get(payment["transaction_id"], ())})
+    currencies = money.of_sums(store.settings, paid_in)
     of_account = [] if case else cases.read_cases_of_account(store, item.account_id, _CASES)
     by_hand = [] if case else opened.rows(store, lambda event: event.account_id == item.account_id)
     on_day = [one for one in of_account if row and cases.is_on_day(one, row["day"])]
@@ -471,7 +472,7 @@ def _address(item: Item) -> str:
 
 
 def _facts(
-    item: Item, case: dict[str, Any] | None, row: dict[str, Any] | None, currencies: list[str]
+    item: Item, case: dict[str, Any] | None, row: dict[str, Any] | None, currencies: Sequence[str]
 ) -> list[tuple[str, str]]:
     facts: list[tuple[str, str]] = []
     if row:
