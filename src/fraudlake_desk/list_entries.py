@@ -89,7 +89,7 @@ def _now() -> datetime:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class NewEntry:
     """Who wants an entry, why, and until the beginning of which day (UTC).
 
     An entry that has the id already is returned unchanged.
@@ -102,7 +102,7 @@ class Wanted:
     now: datetime = field(default_factory=_now)
 
 
-def suppress(store: Store, rules: RuleSet, wanted: Wanted, rule: str, entity: str | None, key: str) -> Entry:
+def suppress(store: Store, rules: RuleSet, wanted: NewEntry, rule: str, entity: str | None, key: str) -> Entry:
     """Suppress a rule for a key, and return the entry.
 
     Args:
@@ -121,7 +121,7 @@ def suppress(store: Store, rules: RuleSet, wanted: Wanted, rule: str, entity: st
 
 
 def add(
-    store: Store, wanted: Wanted, name: str, rule: str | None, find_entity: Callable[[], Entity], key: str
+    store: Store, wanted: NewEntry, name: str, rule: str | None, find_entity: Callable[[], Entity], key: str
 ) -> Entry:
     """Add an entry of a list, and return it; an existing entry with the wanted id is returned unchanged.
 

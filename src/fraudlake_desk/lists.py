@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from fraudlake import tables
 from fraudlake.approvals import gate
 from fraudlake.approvals.gate import Effect
-from fraudlake.approvals.log import Wanted as Asked
+from fraudlake.approvals.log import Proposal
 from fraudlake.detection import list_entries
 from fraudlake.detection.rule_entity import Entity
 from fraudlake.entity import ACCOUNT, key_text
@@ -30,7 +30,7 @@ from fraudlake.text import json_text, table_file
 from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import one_of, value
 from fraudlake_desk import list_entries as entries_
-from fraudlake_desk.list_entries import Wanted
+from fraudlake_desk.list_entries import NewEntry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,7 +142,7 @@ def _suppressed(store: Store) -> Counter[tuple[str, str]]:
     return Counter({(row["list"], row["entity"]): row["alerts"] for row in rows.to_pylist()})
 
 
-def add(store: Store, rules: RuleSet, wanted: Wanted, name: str, of: str | None, key: str) -> Entry:
+def add(store: Store, rules: RuleSet, wanted: NewEntry, name: str, of: str | None, key: str) -> Entry:
     """Add a key to a list, and return the entry.
 
     Args:
@@ -203,7 +203,7 @@ def find_entity(store: Store, rules: RuleSet, name: str, of: str | None) -> Enti
     return Entity(of, key)
 
 
-def load(store: Store, rules: RuleSet, wanted: Wanted, name: str, of: str | None, file: Path) -> Loaded:
+def load(store: Store, rules: RuleSet, wanted: NewEntry, name: str, of: str | None, file: Path) -> Loaded:
     """Add the keys of a file to a list, in one commit; those that are on it already stay as they are.
 
     Args:
@@ -243,7 +243,7 @@ def _on_list(name: str, of: str, time: datetime) -> str:
     )
 
 
-def _propose(store: Store, keys: pa.Table, common: Mapping[str, Any], wanted: Wanted) -> None:
+def _propose(store: Store, keys: pa.Table, common: Mapping[str, Any], wanted: NewEntry) -> None:
     """Write keys that have no effect, and ask a second person for them.
 
     Raises:
@@ -257,7 +257,7 @@ def _propose(store: Store, keys: pa.Table, common: Mapping[str, Any], wanted: Wa
         _append(store, keys, {**common, "event": PROPOSED}, ids)
     subject = f"{counted(len(keys), 'key')} of the list {common['list']} until {wanted.until}"
     arguments["proposal"] = proposal
-    asked = Asked("list", subject, {"keys": 0}, {"keys": len(keys)}, arguments)
+    asked = Proposal("list", subject, {"keys": 0}, {"keys": len(keys)}, arguments)
     gate.require(store, asked, wanted.author, wanted.reason)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fraudlake import tables
 from fraudlake.approvals.gate import Effect
-from fraudlake.approvals.log import Wanted
+from fraudlake.approvals.log import Proposal
 from fraudlake.approvals.request import Request
 from fraudlake.settings import Settings
 
@@ -55,8 +55,8 @@ class World:
         """The numbers of the requests that took effect, in order."""
         self.effect = Effect(self._state, self._carry_out)
 
-    def wanted(self, name: str, value: int) -> Wanted:
-        return Wanted("rules", f"{name} = {value}", {name: self.values[name]}, {name: value}, {name: value})
+    def wanted(self, name: str, value: int) -> Proposal:
+        return Proposal("rules", f"{name} = {value}", {name: self.values[name]}, {name: value}, {name: value})
 
     def _state(self, place: Any, request: Request) -> dict[str, Any]:
         return {name: self.values[name] for name in request.arguments}

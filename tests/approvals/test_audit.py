@@ -21,7 +21,7 @@ from deltalake import write_deltalake
 
 from fraudlake import tables
 from fraudlake.approvals import gate, log
-from fraudlake.approvals.log import Wanted
+from fraudlake.approvals.log import Proposal
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import chain
 from fraudlake.lake.local_store import LocalStore
@@ -47,7 +47,7 @@ def filled(store: LocalStore) -> LocalStore:
         event_log.record(store, item, id_, make, NEW_YEAR + timedelta(hours=number - 4))
     for number in range(3):
         at = NEW_YEAR + timedelta(hours=number - 1)
-        wanted = Wanted("rules", f"rule {number}", {"n": number}, {"n": 9}, {"n": number})
+        wanted = Proposal("rules", f"rule {number}", {"n": number}, {"n": 9}, {"n": number})
         asked = log.ask(store, wanted, "ann", "why", at).number
         log.decide(store, asked, "approved", "bob", "so", at)
         log.decide(store, asked, "carried out", "bob", None, at)
@@ -237,7 +237,7 @@ def test_lines_and_signs_within_a_reason_do_not_break_an_exported_file(
 ) -> None:
     reasons = ["a\u2028b", "a\u0085b", "a\r\nb\x0b\x0c\x1c", '"\\', "日本 \U0001f600"]
     for number, reason in enumerate(reasons):
-        log.ask(store, Wanted("rules", reason, {"n": number}, {"n": 9}, {reason: number}), "ann", reason, NEW_YEAR)
+        log.ask(store, Proposal("rules", reason, {"n": number}, {"n": 9}, {reason: number}), "ann", reason, NEW_YEAR)
     file = tmp_path / "out.zip"
     file.write_bytes(audit_file.export(store, 2027, keys[0])[0])
     assert [part.events for part in audit_file.verify_export(file, keys[1])[1]] == [0, len(reasons)]

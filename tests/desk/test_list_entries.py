@@ -17,7 +17,7 @@ from fraudlake.rules.kinds import RULE
 from fraudlake.rules.rule_set import RuleVersion
 from fraudlake.settings import Settings
 from fraudlake_desk import list_entries, rules
-from fraudlake_desk.list_entries import Listed, Wanted
+from fraudlake_desk.list_entries import Listed, NewEntry
 from tests.desk import small_lake
 
 NOW = datetime(2026, 4, 1, 9, 30, 20, tzinfo=UTC)
@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> LocalStore:
 def add(store: LocalStore, now: datetime = NOW, **values: Any) -> Entry:
     given = {"rule": "small_then_large", "entity": None, "key": "A1", "until": UNTIL, "reason": "travels"} | values
     of = {name: given.pop(name) for name in ("rule", "entity", "key")}
-    return list_entries.suppress(store, rules.read(store)[0], Wanted("ann", now=now, **given), **of)
+    return list_entries.suppress(store, rules.read(store)[0], NewEntry("ann", now=now, **given), **of)
 
 
 def listed(store: LocalStore, now: datetime) -> list[Listed]:

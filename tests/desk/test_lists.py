@@ -23,7 +23,7 @@ from fraudlake.rules.rule_set import RuleVersion
 from fraudlake.settings import Settings
 from fraudlake_cli.commands import cli
 from fraudlake_desk import list_entries, lists, rules
-from fraudlake_desk.list_entries import Wanted
+from fraudlake_desk.list_entries import NewEntry
 from tests.desk import small_lake
 
 NOW = datetime(2026, 4, 1, 9, 30, 20, tzinfo=UTC)
@@ -43,13 +43,13 @@ def store(tmp_path: Path) -> LocalStore:
 def add(store: LocalStore, **values: Any) -> Entry:
     given = {"name": "partners", "of": None, "key": "A1", "until": UNTIL, "reason": "travels", "now": NOW} | values
     of = {name: given.pop(name) for name in ("name", "of", "key")}
-    return lists.add(store, rules.read(store)[0], Wanted("ann", **given), **of)
+    return lists.add(store, rules.read(store)[0], NewEntry("ann", **given), **of)
 
 
 def load(store: LocalStore, file: Path, **values: Any) -> lists.Loaded:
     given = {"name": "partners", "of": None, "until": UNTIL, "reason": "ticket 4712", "now": NOW} | values
     of = {name: given.pop(name) for name in ("name", "of")}
-    return lists.load(store, rules.read(store)[0], Wanted("ann", **given), file=file, **of)
+    return lists.load(store, rules.read(store)[0], NewEntry("ann", **given), file=file, **of)
 
 
 def read(store: LocalStore) -> list[lists.NamedList]:

@@ -5,8 +5,8 @@ Each gated action calls :func:`require` in the one place where it would take eff
 name it in :data:`fraudlake.approvals.event.Action`, give its module an ``EFFECT`` that :mod:`fraudlake_desk.effects`
 lists, and ask where it would take effect, as :mod:`fraudlake_desk.lists` does::
 
-    wanted = Wanted("list", f"{len(keys)} keys of {name}", {"keys": 0}, {"keys": len(keys)}, arguments)
-    gate.require(store, wanted, author, reason)
+    proposal = Proposal("list", f"{len(keys)} keys of {name}", {"keys": 0}, {"keys": len(keys)}, arguments)
+    gate.require(store, proposal, author, reason)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fraudlake.lake.definition import Recorded
 from fraudlake.process import host
 
 if TYPE_CHECKING:
-    from fraudlake.approvals.log import Wanted
+    from fraudlake.approvals.log import Proposal
     from fraudlake.approvals.request import Request
     from fraudlake.lake.store import Store
 
@@ -55,12 +55,12 @@ def keys(store: Store) -> int:
     return int(recorded.get("approvals", store.settings.approvals))
 
 
-def require(store: Store, wanted: Wanted, person: str | None, reason: str | None) -> None:
+def require(store: Store, proposal: Proposal, person: str | None, reason: str | None) -> None:
     """Return if one key is enough; otherwise write a request.
 
     Args:
         store: the lake's tables.
-        wanted: what is asked for.
+        proposal: what is asked for.
         person: who asks; None: the signed-in user.
         reason: why.
 
@@ -70,9 +70,9 @@ def require(store: Store, wanted: Wanted, person: str | None, reason: str | None
     """
     if keys(store) < 2:
         return
-    request = log.ask(store, wanted, person or store.user_name(), reason)
+    request = log.ask(store, proposal, person or store.user_name(), reason)
     raise WaitingError(
-        f"{wanted.subject}: request {request.number} waits for a second person, and nothing has changed: another "
+        f"{proposal.subject}: request {request.number} waits for a second person, and nothing has changed: another "
         f"person approves it at the desk, or with 'fraudlake approvals approve {request.number}'",
         request.number,
     )

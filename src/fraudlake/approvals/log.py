@@ -26,7 +26,7 @@ LONGEST = {"reason": 1_000, "person": 200}
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Proposal:
     """What a person asks for; ``before``, ``after`` and ``arguments`` have values of JSON."""
 
     action: Action
@@ -70,26 +70,27 @@ def _one(known: Mapping[int, Request], number: int) -> Request:
     return known[number]
 
 
-def ask(store: Store, wanted: Wanted, person: str, reason: str | None, now: datetime | None = None) -> Request:
+def ask(store: Store, proposal: Proposal, person: str, reason: str | None, now: datetime | None = None) -> Request:
     """Write a request, unless the same one waits already, and return it.
 
     Raises:
         UsageError: no reason is given, or a text is too long.
     """
-    before = _text(wanted.before)
-    arguments = _text(wanted.arguments)
+    before = _text(proposal.before)
+    arguments = _text(proposal.arguments)
 
     def make(known: Mapping[int, Request], event_id: str, number: int) -> Event | Request:
         for one in known.values():
-            same = (one.asked.action, one.asked.before, one.asked.arguments) == (wanted.action, before, arguments)
+            same = (one.asked.action, one.asked.before, one.asked.arguments) == (proposal.action, before, arguments)
             if same and one.status == "waiting":
                 return one
         _require_texts(person, reason)
         event = Event(event_id, "requested", number, person, now or _now(), reason)
-        event = replace(event, action=wanted.action, subject=wanted.subject, before=before, after=_text(wanted.after))
-        return replace(event, arguments=arguments, account_ids=tuple(wanted.account_ids))
+        event = replace(event, action=proposal.action, subject=proposal.subject)
+        event = replace(event, before=before, after=_text(proposal.after))
+        return replace(event, arguments=arguments, account_ids=tuple(proposal.account_ids))
 
-    return _written(store, make, wanted.subject)
+    return _written(store, make, proposal.subject)
 
 
 def _text(values: Mapping[str, Any]) -> str:

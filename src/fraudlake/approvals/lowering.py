@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake.approvals import gate
 from fraudlake.approvals.gate import Effect
-from fraudlake.approvals.log import Wanted
+from fraudlake.approvals.log import Proposal
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import definition
 from fraudlake.lake.definition import Change
@@ -37,7 +37,7 @@ def require(store: Store, approvals: int, change: Change, is_asked: bool) -> Non
         raise FraudlakeError("approvals: a second person must agree to that: add --yes to ask for it")
     before = {"approvals": present}
     after = {"approvals": approvals}
-    gate.require(store, Wanted("definition", "approvals", before, after, after), change.author, change.reason)
+    gate.require(store, Proposal("definition", "approvals", before, after, after), change.author, change.reason)
 
 
 def _state(lake: Lake, request: Request) -> dict[str, Any]:

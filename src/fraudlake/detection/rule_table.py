@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from fraudlake import tables
 from fraudlake.approvals import gate
 from fraudlake.approvals.gate import Effect
-from fraudlake.approvals.log import Wanted
+from fraudlake.approvals.log import Proposal
 from fraudlake.detection import list_entries, rule_entity
 from fraudlake.errors import FraudlakeError, UsageError, first_line, reason_of
 from fraudlake.rules.columns import query_columns
@@ -247,8 +247,8 @@ def _change(store: Store, present: RuleSet, versions: Sequence[RuleVersion], aut
     before = _statuses_of(present, names)
     after = before | described(versions)
     rows = [{**row, "changed_at": None} for row in rows_of(0, versions)]
-    wanted = Wanted("rules", f"rules: {', '.join(names)}", before, after, {"names": names, "rows": rows})
-    gate.require(store, wanted, author, reason)
+    proposal = Proposal("rules", f"rules: {', '.join(names)}", before, after, {"names": names, "rows": rows})
+    gate.require(store, proposal, author, reason)
     _write(store, present.change + 1, versions)
 
 

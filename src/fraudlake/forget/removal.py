@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake.approvals import gate
 from fraudlake.approvals.gate import Effect
-from fraudlake.approvals.log import Wanted
+from fraudlake.approvals.log import Proposal
 from fraudlake.errors import FraudlakeError
 from fraudlake.forget import attachments, audit, own_files, stream_state, table_rows
 from fraudlake.forget.plan import Plan, count, plan
@@ -51,7 +51,7 @@ def forget(lake: Lake, accounts: Sequence[str], reason: str | None = None) -> Re
     known = audit.read(lake)
     if gate.keys(lake.store) > 1 and not all(map(known.is_unfinished, accounts)):
         plan(lake, accounts)
-        wanted = Wanted(
+        proposal = Proposal(
             "forget",
             f"forget {', '.join(accounts)}",
             dict.fromkeys(accounts, "known"),
@@ -59,7 +59,7 @@ def forget(lake: Lake, accounts: Sequence[str], reason: str | None = None) -> Re
             {"accounts": list(accounts)},
             accounts,
         )
-        gate.require(lake.store, wanted, None, reason)
+        gate.require(lake.store, proposal, None, reason)
     return _forget(lake, accounts)
 
 

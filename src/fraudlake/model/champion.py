@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fraudlake import tables
 from fraudlake.approvals import gate, log
 from fraudlake.approvals.gate import Effect
-from fraudlake.approvals.log import Wanted
+from fraudlake.approvals.log import Proposal
 from fraudlake.model import published
 from fraudlake.model.registry import Registry
 
@@ -57,8 +57,8 @@ def publish(lake: Lake, champion: Model) -> None:
 
 def _require_agreement(lake: Lake, registry: Registry, number: str, reason: str | None, is_rollback: bool) -> None:
     arguments = {"version": number, "is_rollback": is_rollback}
-    wanted = Wanted("promotion", f"model version {number}", _champion(registry), {"champion": number}, arguments)
-    gate.require(lake.store, wanted, None, reason and reason[: log.LONGEST["reason"]])
+    proposal = Proposal("promotion", f"model version {number}", _champion(registry), {"champion": number}, arguments)
+    gate.require(lake.store, proposal, None, reason and reason[: log.LONGEST["reason"]])
 
 
 def _champion(registry: Registry) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from fraudlake import tables
 from fraudlake.approvals import gate
 from fraudlake.approvals.gate import Effect
-from fraudlake.approvals.log import Wanted
+from fraudlake.approvals.log import Proposal
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.lake import contents
 from fraudlake.lake.spark_writer import SparkWriter
@@ -73,8 +73,8 @@ def restore(
         _require_restorable(lake, table, target, allow_streams)
         after = {"version": f"{target} again", "number of rows": _rows(lake, table, target)}
         arguments = {"table": name, "version": target, "allow_streams": allow_streams}
-        wanted = Wanted("restore", f"{name} to version {target}", _present(lake, table), after, arguments)
-        gate.require(lake.store, wanted, None, reason)
+        proposal = Proposal("restore", f"{name} to version {target}", _present(lake, table), after, arguments)
+        gate.require(lake.store, proposal, None, reason)
         return _restore(lake, table, target, {RESTORED: target})
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.approvals import gate
-from fraudlake.approvals.log import Wanted
+from fraudlake.approvals.log import Proposal
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import chain
 from fraudlake.review.event import Event
@@ -64,9 +64,9 @@ def ask(store: Store, correction: Correction) -> FraudlakeError:
     content = {name: value for name, value in json.loads(chain.as_json(event)).items() if name not in _OF_WRITING}
     accounts = {event.account_id, *_accounts(store, event.transaction_ids)}
     subject = f"{event.kind} verdict on {event.item_id}"
-    wanted = Wanted("correction", subject, correction.before, correction.after, content, sorted(accounts))
+    proposal = Proposal("correction", subject, correction.before, correction.after, content, sorted(accounts))
     try:
-        gate.require(store, wanted, event.analyst, event.reason)
+        gate.require(store, proposal, event.analyst, event.reason)
     except FraudlakeError as waits:
         return waits
     raise AssertionError("one key is enough")

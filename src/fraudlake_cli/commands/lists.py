@@ -67,11 +67,11 @@ def add(
     """
     from fraudlake_desk import lists as lists_
     from fraudlake_desk import rules
-    from fraudlake_desk.list_entries import Wanted
+    from fraudlake_desk.list_entries import NewEntry
 
     store = app.open_store(**flags)
     present = rules.read(store)[0]
-    wanted = Wanted(person_of(store, author), reason or "", until.date())
+    wanted = NewEntry(person_of(store, author), reason or "", until.date())
     list_entry.say(app, lists_.add(store, present, wanted, name, of, key))
 
 
@@ -101,11 +101,11 @@ def load(
     """
     from fraudlake_desk import lists as lists_
     from fraudlake_desk import rules
-    from fraudlake_desk.list_entries import Wanted
+    from fraudlake_desk.list_entries import NewEntry
 
     store = app.open_store(**flags)
     present = rules.read(store)[0]
-    wanted = Wanted(person_of(store, author), reason or "", until.date())
+    wanted = NewEntry(person_of(store, author), reason or "", until.date())
     loaded = lists_.load(store, present, wanted, name, of, file)
     text = (
         f"{counted(loaded.added, 'key')} added to {name}, from {loaded.starts_at:%Y-%m-%d %H:%M} to "

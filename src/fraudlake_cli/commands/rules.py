@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fraudlake.errors import FraudlakeError, UsageError, file_reason, first_line
+from fraudlake.errors import FraudlakeError, UsageError, file_reason
 from fraudlake.text import text_file
 from fraudlake.text.counts import counted
 from fraudlake_cli.app import App, cli, options
@@ -245,7 +245,7 @@ def _write(file: Path, lines: Iterable[str]) -> None:
         with file.open("w") as written:
             written.writelines(f"{line}\n" for line in lines)
     except OSError as error:
-        raise FraudlakeError(f"--matches {file}: {first_line(error)}") from None
+        raise FraudlakeError(f"--matches {file}: {file_reason(error)}") from None
 
 
 def _text(report: Report) -> str:

@@ -41,7 +41,7 @@ def suppress(
 
     store = app.open_store(**flags)
     present = rules.read(store)[0]
-    wanted = list_entries.Wanted(person_of(store, author), reason or "", until.date())
+    wanted = list_entries.NewEntry(person_of(store, author), reason or "", until.date())
     list_entry.say(app, list_entries.suppress(store, present, wanted, name, entity, key))
 
 

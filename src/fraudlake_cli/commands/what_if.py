@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fraudlake.errors import FraudlakeError, UsageError, first_line
+from fraudlake.errors import FraudlakeError, UsageError, file_reason
 from fraudlake.text import json_text
 from fraudlake.text.counts import counted
 from fraudlake_cli.app import App, options
@@ -127,7 +127,7 @@ def _write(file: Path, result: WhatIf) -> None:
             for batch in rows.to_batches(max_chunksize=10_000):
                 written.writelines(f"{json_text.dumps(row)}\n" for row in batch.to_pylist())
     except OSError as error:
-        raise FraudlakeError(f"--changes {file}: {first_line(error)}") from None
+        raise FraudlakeError(f"--changes {file}: {file_reason(error)}") from None
 
 
 def _text(result: WhatIf, before: str, weighted: Mapping[str, Precision], lake: Lake) -> str:

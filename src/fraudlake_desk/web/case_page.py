@@ -191,7 +191,7 @@ def routes(site: Site) -> list[Route]:
         # A rule has a list of its own, of the keys for which it raises no alerts.
         add = lists.add if "list" in fields else list_entries.suppress
         name_of_list = fields.get("list", fields.get("rule", "")).strip()
-        wanted = list_entries.Wanted(person.name, fields.get("reason", ""), until, forms.event_id(fields))
+        wanted = list_entries.NewEntry(person.name, fields.get("reason", ""), until, forms.event_id(fields))
         entry = add(store, rules.read(store)[0], wanted, name_of_list, item.entity, item.entity_key)
         day = {"day": fields["day"]} if fields.get("day") else {}
         return f"/items/{segment(name)}?{urlencode({'listed': entry.entry_id} | day | chosen.fields)}"

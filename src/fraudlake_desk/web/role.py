@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Literal
 
-from fraudlake.errors import UsageError, first_line
+from fraudlake.errors import UsageError, file_reason
 from fraudlake.text import toml_file
 from fraudlake_desk.web.errors import RefusedError
 
@@ -126,7 +126,7 @@ class RoleByFile(Roles):
                     self._stamp = stamp
             except (OSError, ValueError) as error:
                 self._stamp = None
-                raise UsageError(f"{self._file}: {first_line(error)}") from None
+                raise UsageError(f"{self._file}: {file_reason(error)}") from None
             return self._named
 
 

@@ -47,7 +47,7 @@ def asked(open_store: OpenStore) -> int:
     present = rules.read(store)[0]
     before = rule_table.described(present.versions_of("dear"))
     after = {"dear version 1": {**before["dear version 1"], "status": "live"}}
-    wanted = log.Wanted("rules", f"rules: dear {HOSTILE}", before, after, {"names": ["dear"], "rows": rows})
+    wanted = log.Proposal("rules", f"rules: dear {HOSTILE}", before, after, {"names": ["dear"], "rows": rows})
     with pytest.raises(gate.WaitingError):
         gate.require(store, wanted, "ann", f"many {HOSTILE}")
     return 1
@@ -147,7 +147,7 @@ def test_a_what_if_is_offered_for_limits_only_and_the_page_opens_with_any_rule(
     small_lake.write(Path(store.settings.lake), tables.SILVER_RULES, [row])
     definition = {name: given for name, given in {**live, **asked_for}.items() if given is not None}
     changed = {**row, "version": 2, "definition": json.dumps(definition)}
-    wanted = log.Wanted("rules", "rules: busy", {"busy": 1}, {"busy": 2}, {"names": ["busy"], "rows": [changed]})
+    wanted = log.Proposal("rules", "rules: busy", {"busy": 1}, {"busy": 2}, {"names": ["busy"], "rows": [changed]})
     with pytest.raises(gate.WaitingError):
         gate.require(open_store(), wanted, "ann", "why")
     page = browse("bob").get("/approvals")
@@ -207,7 +207,7 @@ def test_a_correction_of_the_desk_waits_and_is_approved_there(browse: Open, open
 
 
 def test_what_needs_spark_is_approved_and_left_to_the_command(browse: Open, open_store: OpenStore) -> None:
-    wanted = log.Wanted("forget", "forget A1", {"A1": "known"}, {"A1": "forgotten"}, {"accounts": ["A1"]}, ["A1"])
+    wanted = log.Proposal("forget", "forget A1", {"A1": "known"}, {"A1": "forgotten"}, {"accounts": ["A1"]}, ["A1"])
     with pytest.raises(gate.WaitingError):
         gate.require(open_store(), wanted, "ann", "asked for")
     page = browse("bob").submit("/approvals", "/approvals/1/approve", reason="seen")
@@ -253,7 +253,8 @@ def test_a_person_without_duties_may_nothing_beyond_the_role() -> None:
 def erased(request: pytest.FixtureRequest, root: Path, open_store: OpenStore) -> Store:
     """A lake in which a request of ann waits that named an account, which was forgotten meanwhile."""
     store = open_store()
-    wanted = log.Wanted(request.param, "forget A1", {"A1": "known"}, {"A1": "forgotten"}, {"accounts": ["A1"]}, ["A1"])
+    content = {"accounts": ["A1"]}
+    wanted = log.Proposal(request.param, "forget A1", {"A1": "known"}, {"A1": "forgotten"}, content, ["A1"])
     log.ask(store, wanted, "ann", "A1 asked for it")
     (row,) = store.rows(tables.SILVER_APPROVAL_EVENTS).to_pylist()
     gone = dict.fromkeys(("subject", "reason", "before", "after", "arguments", "account_ids"))

@@ -151,7 +151,7 @@ def test_a_file_of_something_else_is_refused_in_a_line(people: Path, content: st
         ({"groups_header": "X-Groups"}, "--groups-header needs --analyst-groups or --lead-groups"),
         ({"analyst_groups": "analysts"}, "--groups-header needs --analyst-groups or --lead-groups, and these need it"),
         ({"people": "p.toml", "groups_header": "X-Groups"}, "--people names who is what, and so do the proxy's groups"),
-        ({"people": "missing.toml"}, "missing.toml: .*No such file"),
+        ({"people": "missing.toml"}, "missing.toml: .*no such file"),
     ],
 )
 def test_roles_that_do_not_fit_together_are_refused(root: Path, given: dict[str, str], line: str) -> None:
