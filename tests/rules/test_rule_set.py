@@ -45,7 +45,11 @@ def test_a_file_says_which_rules_are_live_and_which_are_in_the_shadow(tmp_path: 
             "rules.0.aggregate = 'total': input should be",
         ),
         ("[[rules]]\nname = 'a'\nstatus = 'retired'", "rules.0.status = 'retired': must be live or shadow"),
-        ("[[rules]]\nkind = 'magic'\nname = 'a'", "rules.0: input tag 'magic' found using"),
+        ("[[rules]]\nkind = 'magic'\nname = 'a'", "rules.0: there is no kind 'magic': there are model,"),
+        (
+            "[[rules]]\nkind = 'threshold'\nname = 'a'\nlimit = 3",
+            "rules.0: threshold has no field 'limit': it has kind, name, entity, allowed, watched, aggregate,",
+        ),
     ],
 )
 def test_a_mistake_in_a_file_is_a_line_that_says_where(tmp_path: Path, text: str, message: str) -> None:

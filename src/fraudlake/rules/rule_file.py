@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fraudlake.errors import UsageError, reason_of
-from fraudlake.rules.kinds import RULE, Rule
+from fraudlake.rules.kinds import KINDS, RULE, Rule
 from fraudlake.rules.rule_set import EVALUATED, Status
 from fraudlake.text import toml_file
 
@@ -51,7 +51,13 @@ def rule_of(where: str, entry: Mapping[str, Any]) -> Rule:
     try:
         return RULE.validate_python(entry)
     except ValidationError as error:
-        first = error.errors()[0]
+        refusals = error.errors()
+        first = next((one for one in refusals if one["type"] == "extra_forbidden"), refusals[0])
+        if first["type"] == "union_tag_invalid":
+            raise UsageError(f"{where}: there is no kind '{entry['kind']}': there are {', '.join(KINDS)}") from None
+        if first["type"] == "extra_forbidden":
+            kind, field = map(str, first["loc"])
+            raise UsageError(f"{where}: {kind} has no field '{field}': it has {', '.join(KINDS[kind])}") from None
         # The kind comes before the field.
         field = ".".join([where, *map(str, first["loc"][1:])])
         value = f" = {first['input']!r}" if isinstance(first["input"], str | int | float) else ""

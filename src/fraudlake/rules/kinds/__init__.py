@@ -21,11 +21,14 @@ def _kind(rule: Any) -> str:
     return str(rule.get("kind", "small_then_large") if isinstance(rule, dict) else rule.kind)
 
 
+_BY_KIND = {str(one.model_fields["kind"].default): one for one in AnyRule.__subclasses__()}
+KINDS = {kind: tuple(one.model_fields) for kind, one in _BY_KIND.items()}
+"""The names of the fields of each kind."""
+
 if TYPE_CHECKING:
     Rule = AnyRule
 else:
-    _KINDS = (Annotated[one, Tag(one.model_fields["kind"].default)] for one in AnyRule.__subclasses__())
-    Rule = Annotated[reduce(or_, _KINDS), Discriminator(_kind)]
+    Rule = Annotated[reduce(or_, (Annotated[one, Tag(kind)] for kind, one in _BY_KIND.items())), Discriminator(_kind)]
 """A rule of any kind."""
 RULE: TypeAdapter[Rule] = TypeAdapter(Rule)
 """Reads and checks a rule."""
