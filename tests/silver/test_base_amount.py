@@ -46,7 +46,7 @@ PAYMENTS: list[tuple[date, str, str | None, float, float | None]] = [
     (SATURDAY, "jpy", "JPY", 16000.0, 100.0),
     (WEDNESDAY, "too long ago", "JPY", 16000.0, None),
     (SATURDAY, "base", "EUR", 100.0, 100.0),
-    (SATURDAY, "lower case", " gbp", 100.0, 125.0),
+    (SATURDAY, "lower case", "\tgbp ", 100.0, 125.0),
     (SATURDAY, "unknown", "XXX", 100.0, None),
     (SATURDAY, "without", None, 100.0, None),
     (FRIDAY - timedelta(days=1), "before", "GBP", 100.0, None),

@@ -91,6 +91,9 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"date": ["2026-03-02"], "currency": [["USD"]], "rate": [0.92]}), nested)
     with pytest.raises(UsageError, match="the column currency is of list<element: string>: its values must be texts"):
         rate_file.read(nested, "EUR")
+    (tmp_path / "wide.csv").write_text("date,currency,rate", "utf-16")
+    with pytest.raises(UsageError, match=r"wide\.csv: is UTF-16: save it as CSV in UTF-8"):
+        rate_file.read(tmp_path / "wide.csv", "EUR")
     (tmp_path / "empty.csv").write_text("")
     with pytest.raises(UsageError, match="cannot be read"):
         rate_file.read(tmp_path / "empty.csv", "EUR")

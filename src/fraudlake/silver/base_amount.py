@@ -56,7 +56,7 @@ def converted(transactions: DataFrame, currency: Currency, rates: DataFrame) -> 
 
 
 def _code(text: Column) -> Column:
-    return F.upper(F.trim(text))
+    return F.upper(F.regexp_replace(text, r"^\s+|\s+$", ""))
 
 
 def _daily(rates: DataFrame, carry_days: int) -> DataFrame:

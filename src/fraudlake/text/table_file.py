@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,6 +45,10 @@ def texts(file: Path, rows: pa.Table, name: str) -> pa.Array:
 
 
 def _csv(file: Path) -> pa.Table:
+    with file.open("rb") as opened:
+        is_utf16 = opened.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    if is_utf16:
+        raise UsageError(f"{file}: is UTF-16: save it as CSV in UTF-8")
     with file.open(encoding="utf-8-sig", errors="replace") as opened:
         header = opened.readline()
     parse = pa_csv.ParseOptions(delimiter=max(",;\t", key=header.count))
