@@ -64,8 +64,9 @@ def _counts_of_rows(status: Status) -> Iterator[tuple[str, int, str]]:
     yield "landed", source.landed, f"rows in {counted(source.landed_files, 'file')}"
     yield "bronze", rows.bronze, f"as landed; {counted(source.rejected_files, 'file')} rejected"
     warnings = "".join(f"; {count:,} warned of {name}" for name, count in rows.warnings.items())
-    without_rate = f"; {rows.without_rate:,} without a rate" if rows.without_rate else ""
-    yield "silver", rows.silver, f"valid transactions{warnings}{without_rate}"
+    missing = {"rate": rows.without_rate, "currency": rows.without_currency}
+    without = "".join(f"; {count:,} without a {name}" for name, count in missing.items() if count)
+    yield "silver", rows.silver, f"valid transactions{warnings}{without}"
     broken = f"by broken rule: {_by_name(rows.reasons)}" if rows.reasons else "rows that broke a rule"
     yield "quarantine", rows.quarantine, broken
     if rows.removed:

@@ -164,7 +164,7 @@ def test_payments_without_a_rate_are_counted_by_day_and_currency(store: LocalSto
     ]
     fill(store.root, silver, *rows)
     assert rates.missing(store) == [rates.Missing(MONDAY, None, 1), rates.Missing(TUESDAY, "USD", 2)]
-    assert rates.count_missing(store) == 3
+    assert rates.count_missing(store) == (2, 1)
 
 
 def store_table(store: LocalStore) -> tables.Table:
@@ -175,6 +175,6 @@ def test_a_lake_of_one_currency_has_no_rates(tmp_path: Path) -> None:
     open_lake(Settings(lake=tmp_path / "lake"))
     plain = LocalStore(Settings(lake=tmp_path / "lake"))
     assert "base_amount" not in store_table(plain).column_names
-    assert rates.count_missing(plain) == 0
+    assert rates.count_missing(plain) == (0, 0)
     with pytest.raises(UsageError, match="the lake has amounts of one currency"):
         rates.missing(plain)

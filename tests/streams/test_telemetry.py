@@ -115,10 +115,11 @@ def test_a_collector_gets_the_payments_without_a_rate(tmp_path: Path) -> None:
     store = LocalStore(open_lake(Settings.model_validate({"lake": tmp_path / "lake", **declared})).settings)
     silver = tables.with_declared(tables.SILVER_TRANSACTIONS, store.settings.silver_columns)
     day = date(2026, 3, 7)
-    plain_lake.fill(store.root, silver, {"date": day, "base_amount": 1.0}, {"date": day}, {"date": day})
+    rows = {"date": day, "base_amount": 1.0}, {"date": day}, {"date": day, "currency": "XXX"}
+    plain_lake.fill(store.root, silver, *rows)
     metrics, read = served("a lake of several currencies")
     metrics.follow(store)
-    assert read()["fraudlake_transactions_without_rate", ""] == 2
+    assert read()["fraudlake_transactions_without_rate", ""] == 1
 
 
 def late_items(got: dict[tuple[str, str], float]) -> tuple[float, float]:

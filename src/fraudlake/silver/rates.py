@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,6 +43,13 @@ class Missing:
     date: date
     currency: str | None
     transactions: int
+
+
+class Counts(NamedTuple):
+    """Numbers of payments without a base amount: those whose currency has no rate, and those that name none."""
+
+    without_rate: int = 0
+    without_currency: int = 0
 
 
 def require_currency(settings: Settings) -> Currency:
@@ -134,12 +141,17 @@ def of_currency(store: Store, currency: str) -> list[dict[str, Any]]:
     return list(store.query(statement, SILVER_RATES).to_pylist())
 
 
-def count_missing(store: Store) -> int:
-    """Count the payments of silver without a base amount; 0 in a lake of one currency."""
+def count_missing(store: Store) -> Counts:
+    """Count the payments of silver without a base amount; there are none in a lake of one currency."""
     if store.settings.currency is None:
-        return 0
-    statement = f"SELECT count(*) AS total FROM {SILVER_TRANSACTIONS.name} WHERE {_IS_MISSING}"
-    return int(store.query(statement, SILVER_TRANSACTIONS)["total"][0].as_py())
+        return Counts()
+    column = f"`{store.settings.currency.column}`"
+    statement = (
+        f"SELECT count(CASE WHEN trim({column}) <> '' THEN 1 END) AS without_rate, count(*) AS missing "
+        f"FROM {SILVER_TRANSACTIONS.name} WHERE {_IS_MISSING}"
+    )
+    (row,) = store.query(statement, SILVER_TRANSACTIONS).to_pylist()
+    return Counts(row["without_rate"], row["missing"] - row["without_rate"])
 
 
 def missing(store: Store) -> list[Missing]:

@@ -116,7 +116,7 @@ class Metrics:
         )
         self._without_rate = Gauge(
             "fraudlake_transactions_without_rate",
-            "Transactions of silver without an amount in the base currency.",
+            "Transactions of silver whose currency has no rate.",
             registry=registry,
         )
 
@@ -125,8 +125,8 @@ class Metrics:
         review = _Counted("late items", partial(late.count, store))
         self._late.set_function(lambda: review.figure(lambda found: found.items))
         self._oldest.set_function(lambda: review.figure(_oldest_seconds))
-        without_rate = _Counted("payments without a rate", partial(rates.count_missing, store))
-        self._without_rate.set_function(lambda: without_rate.figure(float))
+        missing = _Counted("payments without a rate", partial(rates.count_missing, store))
+        self._without_rate.set_function(lambda: missing.figure(lambda found: found.without_rate))
 
     def started(self, step: str) -> None:
         """Mark a stream as running."""

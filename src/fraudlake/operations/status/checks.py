@@ -93,7 +93,7 @@ def _undoing(status: Status, table: Table) -> str:
 
 
 def payments_have_rates(status: Status) -> Iterator[Problem]:
-    """Find payments without an amount in the base currency, which rules on that amount do not see."""
+    """Find payments whose currency has no rate, which rules on the base amount do not see."""
     if number := status.rows.without_rate:
         yield Problem(
             f"{counted(number, 'payment')} of silver without a rate of exchange",

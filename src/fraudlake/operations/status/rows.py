@@ -30,7 +30,9 @@ class Rows:
     warnings: dict[str, int] = field(default_factory=dict)
     """Rows of silver, by rule that warns."""
     without_rate: int = 0
-    """Rows of ``silver`` that have no amount in the base currency, in a lake of several currencies."""
+    """Rows of ``silver`` whose currency has no rate, in a lake of several currencies."""
+    without_currency: int = 0
+    """Rows of ``silver`` that name no currency, which no rate helps, in a lake of several currencies."""
     late: int = 0
     """Rows of ``quarantine`` that are in ``silver``, too: they came too late for the detector."""
     removed: Mapping[str, int] = field(default_factory=dict)
@@ -66,7 +68,7 @@ def read(lake: Lake, removed: Removed) -> Rows:
         quarantine=lake.store.count(tables.SILVER_QUARANTINE),
         reasons=reasons,
         warnings=count_by_name(lake, tables.SILVER_TRANSACTIONS, "warnings"),
-        without_rate=rates.count_missing(lake.store),
+        **rates.count_missing(lake.store)._asdict(),
         late=reasons.get(quality_rules.LATE, 0),
         removed=removed.rows,
         removed_late=removed.from_kafka_or_late.get(tables.SILVER_QUARANTINE.name, 0),
