@@ -253,7 +253,7 @@ def _evaluated(store: Store, rules: Sequence[Rule], window: Window) -> tuple[pa.
     compiled = [rule.compile(columns, store.settings.entities) for rule in rules]
     by = rule_entity.find_entity_or_account(rules[0], compiled[0].partition_by, store.settings)
     read = [name for one in compiled for name in one.columns]
-    rows = transactions(store, window, [*dict.fromkeys((*evidence.NEEDS, *read))])
+    rows = transactions(store, window, [*dict.fromkeys((*evidence.needs(store.settings), *read))])
     for column in () if by.is_account else by.columns:  # rows without a key are not evaluated
         rows = rows.filter(rows[column].is_valid())
     return rows, [evidence.table(rows, one.evaluate(rows).alerts, one.columns, by) for one in compiled]

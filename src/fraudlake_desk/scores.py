@@ -25,14 +25,15 @@ _SCORED = ("probability", "model_version", "reasons")
 
 
 def scored(store: Store, window: Window) -> pa.Table:
-    """Return the scored transactions of a range, :data:`evidence.NEEDS` and their scores.
+    """Return the scored transactions of a range, :func:`evidence.needs` and their scores.
 
     If a transaction has several predictions, the first by :data:`tables.PREDICTION_ORDER` counts.
     """
     silver = tables.SILVER_TRANSACTIONS
     predictions = tables.GOLD_FRAUD_PREDICTIONS
+    columns = [f"t.{name}" for name in evidence.needs(store.settings)] + [f"p.{name}" for name in _SCORED]
     return store.query(
-        f"SELECT {', '.join(f't.{name}' for name in evidence.NEEDS)}, {', '.join(f'p.{name}' for name in _SCORED)} "
+        f"SELECT {', '.join(columns)} "
         f"FROM {silver.name} t JOIN (SELECT transaction_id, {', '.join(_SCORED)}, "
         f"row_number() OVER (PARTITION BY transaction_id ORDER BY {tables.PREDICTION_ORDER}) AS nth "
         f"FROM {predictions.name} WHERE {window.sql}) p ON t.transaction_id = p.transaction_id AND p.nth = 1 "

@@ -22,7 +22,7 @@ def alert(day: int, *names: str, labels: list[bool | None] | None = None) -> dic
         "time": datetime(2026, 1, day, 12, tzinfo=UTC),
         "account_id": "7",
         "transaction_id": names[-1],
-        "amount": 10.0,
+        "summed_amount": 10.0,
         "entity": "account",
         "entity_key": "7",
         "roles": ["counted"] * len(names),
@@ -66,7 +66,11 @@ def test_figures_count_alerts_by_day_and_what_they_found() -> None:
 @pytest.mark.parametrize("sign", [1, -1])
 def test_amounts_at_the_edge_of_what_a_double_holds_leave_a_finite_amount_at_risk(sign: int) -> None:
     found = pa.Table.from_pylist(
-        [{**alert(day, f"{key}{day}"), "entity_key": key, "amount": sign * 1.7e308} for key in "tu" for day in (1, 2)]
+        [
+            {**alert(day, f"{key}{day}"), "entity_key": key, "summed_amount": sign * 1.7e308}
+            for key in "tu"
+            for day in (1, 2)
+        ]
     )
 
     assert counted(found, Range(4, None, None, fraud=0), {}).amount_at_risk == sign * 4e12
@@ -77,7 +81,7 @@ def test_figures_are_the_same_in_whatever_parts_alerts_are_counted(at_once: int)
     found = pa.Table.from_pylist(
         [
             {**alert(day, f"{key}{day}", f"{key}{day + 1}", labels=[day % 2 == 0, None]), "entity": "terminal"}
-            | {"entity_key": key, "account_id": account, "amount": amount}
+            | {"entity_key": key, "account_id": account, "summed_amount": amount}
             for key, account, amount in (("t", "7", 10.0), ("u", "8", 0.1), ("v", "7", 0.2))
             for day in range(1, 8)
         ]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fraudlake import api, tables
-from fraudlake.detection import rule_table
+from fraudlake.detection import rule_table, rule_value, what_if
 from fraudlake.errors import UsageError
 from fraudlake.lake.definition import Change
 from fraudlake.model import entity_features
@@ -27,6 +27,7 @@ from fraudlake.silver import base_amount, rates
 from fraudlake.streams import aggregate, detect, ingest, refine, score, stream
 from fraudlake_desk.queue import queue
 from fraudlake_desk.review import marks
+from tests.desk import local
 
 pytestmark = pytest.mark.stream
 
@@ -242,8 +243,11 @@ def test_a_limit_is_in_one_currency_in_stream_backtest_and_replay(with_rates: An
     take(with_rates, ingest.streams, refine.streams, detect.streams)
     assert alerted(with_rates) == BY_HAND
 
-    _, found = api.backtest(with_rates, LIMIT.model_copy(update={"name": "tried"}))
+    tried, found = api.backtest(with_rates, LIMIT.model_copy(update={"name": "tried"}))
     assert sorted(row["account_id"] for row in found.collect()) == BY_HAND
+    assert tried.amount_at_risk == sum(EXPECTED[account] or 0.0 for account in BY_HAND)
+    changes = what_if.what_if(with_rates, LIMIT, LIMIT.model_copy(update={"above": 130}), None, None)
+    assert (changes.before.amount_at_risk, changes.after.amount_at_risk) == (525.0, 150.0)
 
     later = pa.table({"date": [MONDAY], "currency": ["JPY"], "rate": [0.01]})
     rates.load(with_rates.store, later, "later.csv", "ann")
@@ -270,6 +274,10 @@ def test_sums_of_gold_and_of_the_queue_are_in_the_base_currency(with_rates: Any,
         assert sums(table, "amount_sum") == by_hand
         assert sums(table, "amount_max") == by_hand
     assert sums("gold_cases", "amount_at_risk") == by_hand
+
+    local.verdicts(store, dict.fromkeys(store.rows(tables.SILVER_TRANSACTIONS)["transaction_id"].to_pylist(), True))
+    (value,) = rule_value.measure(store, rule_table.read(with_rates).live).rules
+    assert (value.found.frauds, value.found.amount) == (len(by_hand), sum(by_hand.values()))
 
     listed = queue.build(store, SATURDAY).rows
     assert {row["account_id"]: row["amount_at_risk"] for row in listed} == by_hand

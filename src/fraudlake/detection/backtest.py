@@ -74,9 +74,9 @@ def with_verdicts(lake: Lake, rows: DataFrame, condition: str) -> tuple[DataFram
         The rows, perhaps with :data:`VERDICT`, and the columns that evidence needs of them.
     """
     if not lake.store.has_rows(tables.SILVER_VERDICTS):
-        return rows, [*evidence.NEEDS]
+        return rows, evidence.needs(lake.settings)
     decided = truth.verdicts_on(lake, condition)
-    return rows.join(decided, on="transaction_id", how="left"), [*evidence.NEEDS, VERDICT]
+    return rows.join(decided, on="transaction_id", how="left"), [*evidence.needs(lake.settings), VERDICT]
 
 
 def without_suppressed(
@@ -139,7 +139,7 @@ def alerts(silver: DataFrame, rule: Rule, settings: Settings, tasks: int) -> Dat
     Raises:
         UsageError: the rule does not fit the columns.
     """
-    return evaluate_in_tasks(silver, [rule], settings, tasks, evidence.NEEDS, _batches, evidence.COLUMNS)
+    return evaluate_in_tasks(silver, [rule], settings, tasks, evidence.needs(settings), _batches, evidence.COLUMNS)
 
 
 def _batches(parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:

@@ -18,6 +18,7 @@ from fraudlake.detection.backtest import tallies
 from fraudlake.detection.report import Report, report
 from fraudlake.lake.missing_version import is_missing
 from fraudlake.lake.rows import persisted
+from fraudlake.values import summed_amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -132,10 +133,14 @@ def as_evidence(alerts: DataFrame, silver: DataFrame, decided: DataFrame) -> Dat
 
     ``decided`` comes from :func:`truth.verdicts_on`.
     """
+    summed = F.expr(summed_amount(silver.columns))
     parts = alerts.select("alert_id", F.posexplode("evidence").alias("number", "part"))
-    known = silver.select("transaction_id", "label").join(decided, on="transaction_id", how="left")
+    known = silver.select("transaction_id", "label", summed.alias("summed_amount")).join(
+        decided, on="transaction_id", how="left"
+    )
     labelled = parts.select("alert_id", "number", "part.*").join(known, on="transaction_id", how="left")
-    rows = F.collect_list(F.struct("number", "variable", "transaction_id", "timestamp", "amount", "label", "verdict"))
+    names = ("number", "variable", "transaction_id", "timestamp", "amount", "label", "verdict", "summed_amount")
+    rows = F.collect_list(F.struct(*names))
     collected = labelled.groupBy("alert_id").agg(F.array_sort(rows).alias("parts"))
     return (
         alerts.drop("evidence")
@@ -145,6 +150,7 @@ def as_evidence(alerts: DataFrame, silver: DataFrame, decided: DataFrame) -> Dat
             "account_id",
             "transaction_id",
             "amount",
+            F.element_at("parts.summed_amount", -1).alias("summed_amount"),
             "entity",
             "entity_key",
             F.col("parts.variable").alias("roles"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fraudlake.arrays import keyed
 from fraudlake.detection import transaction_texts
@@ -19,6 +20,7 @@ from fraudlake.entity import key_text, title
 from fraudlake.rules.compiled_rule import EVIDENCE_ROWS
 from fraudlake.rules.kinds import small_then_large
 from fraudlake.text import json_text
+from fraudlake.values import BASE_AMOUNT
 from fraudlake_patterns import TIMESTAMP
 from fraudlake_patterns.expressions import json_value
 
@@ -27,17 +29,20 @@ if TYPE_CHECKING:
 
     from fraudlake.detection.rule_entity import Entity
     from fraudlake.rules.compiled_rule import Alert
+    from fraudlake.settings import Settings
 
 NEEDS = ("transaction_id", "account_id", "timestamp", "amount", "label", "source", "position")
 """The columns of silver that evidence contains, and those that order rows."""
 COLUMNS = """
-    time TIMESTAMP, account_id STRING, transaction_id STRING, amount DOUBLE, entity STRING, entity_key STRING,
+    time TIMESTAMP, account_id STRING, transaction_id STRING, amount DOUBLE, summed_amount DOUBLE,
+    entity STRING, entity_key STRING,
     roles ARRAY<STRING>, transaction_ids ARRAY<STRING>, times ARRAY<BIGINT>, amounts ARRAY<DOUBLE>,
     labels ARRAY<BOOLEAN>, columns STRING, measures STRING
 """
-"""An alert: its last transaction, the entity and the key of the rule, then the role of each of its transactions, with
-id, event time (microseconds since 1970 UTC), amount and Flink's label. ``columns`` is a JSON list with an object of
-further columns for each transaction, and null if there are none. ``measures`` is a JSON object, which also has
+"""An alert: its last transaction, with ``summed_amount``, that of :func:`~fraudlake.values.summed_amount`; the
+entity and the key of the rule; then the role of each of its transactions, with id, event time (microseconds since 1970
+UTC), amount and Flink's label. ``columns`` is a JSON list with an object of further columns for each transaction, and
+null if there are none. ``measures`` is a JSON object, which also has
 :data:`~fraudlake.rules.compiled_rule.EVIDENCE_ROWS` if transactions are left out."""
 AT_ONCE = 5_000
 """Alerts whose texts or lists are made at once; alerts of a long window repeat most of its thousands of rows."""
@@ -45,11 +50,16 @@ _TRUTHS = {"labels": "label", "verdicts": "verdict"}
 _ALWAYS_SHOWN = ("transaction_id", "account_id", "timestamp", "amount")
 
 
+def needs(settings: Settings) -> list[str]:
+    """Return the columns of silver that :func:`table` needs."""
+    return [*NEEDS, BASE_AMOUNT] if BASE_AMOUNT in settings.silver_columns else [*NEEDS]
+
+
 def table(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Entity) -> pa.Table:
     """Return alerts in the columns of :data:`COLUMNS`, with a list of ``verdicts`` if the rows have ``verdict``.
 
     Args:
-        rows: the rows that were evaluated; at least :data:`NEEDS` and the columns that the rule reads.
+        rows: the rows that were evaluated; at least :func:`needs` and the columns that the rule reads.
         alerts: their alerts.
         read: the columns that the rule reads.
         by: the entity that the rule groups by.
@@ -71,6 +81,7 @@ def table(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Enti
         {
             "time": times.take(last).cast(pa.timestamp("us", "UTC")),
             **{name: rows[name].take(last) for name in ("account_id", "transaction_id", "amount")},
+            "summed_amount": _summed(rows).take(last),
             "entity": pa.repeat(by.name, len(alerts)),
             "entity_key": pa.array(keys(rows, last.to_numpy(), by), pa.string()),
             "roles": pa.ListArray.from_arrays(offsets, roles),
@@ -79,6 +90,10 @@ def table(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Enti
             "measures": measures,
         }
     )
+
+
+def _summed(rows: pa.Table) -> pa.ChunkedArray:
+    return pc.fill_null(rows[BASE_AMOUNT], 0.0) if BASE_AMOUNT in rows.column_names else rows["amount"]
 
 
 def alert_id(rule: str, first: str, second: str) -> str:

@@ -85,7 +85,8 @@ class Report:
     """Number of distinct keys of the entity among the alerts."""
     alerts_per_day: dict[str, int]
     amount_at_risk: float
-    """Sum of the amounts of the last transactions of alerts, each transaction counted once."""
+    """Sum of the amounts of the last transactions of alerts, each transaction counted once: in account currency, or in
+    the base currency of the lake."""
     by_label: Agreement
     by_verdict: Agreement
     samples: list[str]
@@ -120,7 +121,9 @@ class Tally:
         self._entity = alerts["entity"][0].as_py()
         self._keys.update(pc.unique(alerts["entity_key"]).to_pylist())
         self._accounts.update(pc.unique(alerts["account_id"]).to_pylist())
-        self._amounts.update(zip(alerts["transaction_id"].to_pylist(), alerts["amount"].to_pylist(), strict=True))
+        self._amounts.update(
+            zip(alerts["transaction_id"].to_pylist(), alerts["summed_amount"].to_pylist(), strict=True)
+        )
         for day in pc.value_counts(alerts["time"].cast(pa.date32())).to_pylist():
             self._days[day["values"].isoformat()] += day["counts"]
         for name, truth in self._truths.items():

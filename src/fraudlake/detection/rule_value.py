@@ -17,13 +17,14 @@ from fraudlake.detection import alert_payments
 from fraudlake.errors import UsageError
 from fraudlake.tables import GOLD_CASES, SILVER_ALERTS, SILVER_TRANSACTIONS, SILVER_VERDICTS
 from fraudlake.text.sql_text import bounded_sum, one_of, value
+from fraudlake.values import summed_amount
 
 if TYPE_CHECKING:
     from datetime import date
 
     from fraudlake.lake.store import Store
     from fraudlake.rules.rule_set import RuleVersion
-    from fraudlake.tables import Table
+    from fraudlake.settings import Settings
 
 LEAST = 20
 """The fewest decided alerts by which a rule is judged: if none of them is right, its precision is below 0.14 (95 %)."""
@@ -45,7 +46,7 @@ class Findings:
     frauds: int = 0
     """Fraudulent payments in these alerts, each counted once."""
     amount: float = 0.0
-    """Sum of the amounts of the fraudulent payments, in account currency."""
+    """Sum of the amounts of the fraudulent payments, in account currency or the base currency of the lake."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +112,10 @@ def measure(
     """
     if not live:
         raise UsageError(f"no rule of {store.name} is live: 'fraudlake rules promote NAME' makes one live")
-    by_verdict = _Counting(live, first, last, alert_payments.by_verdict()).count(store, SILVER_VERDICTS)
+    by_verdict = _Counting(live, first, last, alert_payments.by_verdict()).count(store)
     if by_verdict.is_decided:
         return replace(by_verdict, truth="verdicts")
-    by_label = _Counting(live, first, last, alert_payments.by_label()).count(store, SILVER_TRANSACTIONS)
+    by_label = _Counting(live, first, last, alert_payments.by_label()).count(store)
     return replace(by_label, truth="labels") if by_label.is_decided else by_label
 
 
@@ -128,11 +129,12 @@ class _Counting:
         self._truth = truth
         self._payments = alert_payments.payments(SILVER_ALERTS, self._is_live)
 
-    def count(self, store: Store, truth: Table) -> RuleValues:
-        """Run the queries; ``truth`` is the table of the truth."""
+    def count(self, store: Store) -> RuleValues:
+        """Run the queries."""
         rows: dict[str, dict[str, Any]] = defaultdict(dict)
-        for statement in (self._of_alerts(), self._of_frauds()):
-            for row in store.query(statement, SILVER_ALERTS, GOLD_CASES, truth).to_pylist():
+        read = (SILVER_ALERTS, GOLD_CASES, SILVER_TRANSACTIONS, SILVER_VERDICTS)
+        for statement in (self._of_alerts(), self._of_frauds(store.settings)):
+            for row in store.query(statement, *read).to_pylist():
                 rows[row.pop("rule")].update(row)
         without_case = sum(row.pop("without_case") for row in rows.values())
         values = [RuleValue(one.rule.name, one.version, *_findings(rows[one.rule.name])) for one in self._live]
@@ -165,11 +167,15 @@ class _Counting:
             "GROUP BY rule"
         )
 
-    def _of_frauds(self) -> str:
+    def _of_frauds(self, settings: Settings) -> str:
         """Return the query for the number and the amount of the fraudulent payments in alerts of each rule."""
+        amount, with_silver = "p.amount", ""
+        if settings.currency is not None:  # alerts have amounts of payments, and silver those to add up
+            amount = summed_amount(settings.silver_columns)
+            with_silver = f"LEFT JOIN {SILVER_TRANSACTIONS.name} s ON p.transaction_id = s.transaction_id "
         found = (
-            f"SELECT p.alert_id, p.transaction_id, p.amount FROM ({self._payments}) p JOIN ({self._truth}) t "
-            "ON p.transaction_id = t.transaction_id WHERE t.is_fraud = 1"
+            f"SELECT p.alert_id, p.transaction_id, {amount} AS amount FROM ({self._payments}) p "
+            f"JOIN ({self._truth}) t ON p.transaction_id = t.transaction_id {with_silver}WHERE t.is_fraud = 1"
         )
         is_shared = "CASE WHEN a.is_shared_case = 1 OR s.transaction_id IS NOT NULL THEN 1 ELSE 0 END"
         payments = (
