@@ -75,6 +75,26 @@ def test_a_column_that_the_contract_does_not_name_is_rescued(tmp_path: Path) -> 
     assert [row["dt"] for row in rows] == [None, None]
 
 
+def test_texts_within_other_columns_are_read_from_several_row_groups(tmp_path: Path) -> None:
+    texts = [f"text {row % 3}" for row in range(10)]
+    dictionary = pa.array(texts).dictionary_encode()
+    nested = {
+        "struct": pa.StructArray.from_arrays([pa.array(texts)], ["id"]),
+        "dictionary": pa.StructArray.from_arrays([dictionary], ["id"]),
+        "list": pa.array([[text] for text in texts]),
+        "map": pa.array([[(text, text)] for text in texts], pa.map_(pa.string(), pa.string())),
+    }
+    path = tmp_path / "part-0"
+    pq.write_table(pa.table({"accountId": texts, **nested}), path, row_group_size=4)
+    rows = read(path).to_pylist()
+    assert [row["_source_row"] for row in rows] == list(range(10))
+    assert [row["accountId"] for row in rows] == texts
+    for row, text in zip(rows, texts, strict=True):
+        id_ = {"id": text}
+        rescued = {"struct": id_, "dictionary": id_, "list": [text], "map": [[text, text]]}
+        assert json.loads(row["_rescued_data"]) == rescued
+
+
 @pytest.mark.parametrize("vectors", [[[1.5, 2.0], None], [None, [1.5, 2.0]], [None, None]])
 def test_a_vector_of_fixed_size_may_be_null(tmp_path: Path, vectors: list[list[float] | None]) -> None:
     embedding = pa.array(vectors, pa.list_(pa.float64(), 2))
