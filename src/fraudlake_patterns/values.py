@@ -217,8 +217,12 @@ def _any_null(vectors: Sequence[Vector]) -> NDArray[np.bool_] | None:
 
 
 def _each(function: Callable[..., Any], count: int, type_: Type) -> Callable[..., Any]:
-    of_objects = np.frompyfunc(function, count, 1)
-    return lambda *arrays: of_objects(*(array.astype(object) for array in arrays)).astype(_dtype(type_))
+    def each(*arrays: NDArray[Any]) -> NDArray[Any]:
+        of_objects = np.frompyfunc(function, count, 1)  # made here, since it cannot be pickled, as an expression is
+        values: NDArray[Any] = of_objects(*(array.astype(object) for array in arrays)).astype(_dtype(type_))
+        return values
+
+    return each
 
 
 def general(type_: Type, function: Callable[..., Any], *operands: Expression) -> Expression:

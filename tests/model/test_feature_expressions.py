@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
 from fraudlake.model.feature_expressions import FeatureExpressions
 from fraudlake.settings import Settings
@@ -29,7 +30,8 @@ def computed(**expressions: str) -> dict[str, list[Any]]:
     features = [*({"name": name, "expression": text} for name, text in expressions.items()), week]
     settings = Settings(columns=COLUMNS, features=features)
     rows = pa.table(ROWS).slice(0, 2)
-    added = FeatureExpressions.from_settings(settings).add_to(rows)
+    sent = cloudpickle.dumps(FeatureExpressions.from_settings(settings))  # as a stream sends them to its workers
+    added = cloudpickle.loads(sent).add_to(rows)
     return {name: added[name].to_pylist() for name in expressions}
 
 
