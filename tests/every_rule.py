@@ -62,7 +62,7 @@ def make(root: Path) -> Lake:
     pq.write_table(landed.slice(0, ROWS // 2), landing / "part-0")
     run(lake, ingest.streams, refine.streams, detect.streams)
     for shadow in SHADOW:
-        rule_table.add(lake, RULE.validate_python(shadow), "ann", "an idea")
+        rule_table.add(lake, [RULE.validate_python(shadow)], "ann", "an idea")
         rule_table.set_status(lake.store, shadow["name"], "shadow", "ann", None)
     pq.write_table(landed.slice(ROWS // 2), landing / "part-1")
     run(lake, ingest.streams, refine.streams, detect.streams, aggregate.streams)

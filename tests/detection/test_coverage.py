@@ -37,7 +37,7 @@ def figures(lake: Any) -> tuple[int, int, int]:
 def test_a_rule_is_judged_over_what_it_has_seen_in_the_shadow_and_live(lake: Any) -> None:
     opened = lake()
     detected(opened, rows(0, 100, 900.0))
-    rule_table.add(opened, RULE.validate_python(DEAR), "ann", None)
+    rule_table.add(opened, [RULE.validate_python(DEAR)], "ann", None)
     shadow(opened)
     assert figures(opened) == (0, 0, 0)  # no micro-batch had it yet
     detected(opened, rows(100, 3))
@@ -60,7 +60,7 @@ def test_a_rule_is_judged_over_what_it_has_seen_in_the_shadow_and_live(lake: Any
 def test_in_event_time_order_a_rule_sees_the_rows_that_were_waiting_when_it_began(lake: Any) -> None:
     opened = lake(ordering="event_time", max_out_of_orderness="10 seconds")
     detected(opened, rows(0, 100, 900.0))
-    rule_table.add(opened, RULE.validate_python(DEAR), "ann", None)
+    rule_table.add(opened, [RULE.validate_python(DEAR)], "ann", None)
     shadow(opened)
     detected(opened, rows(1000, 1))
     transactions, by_time, alerts = figures(opened)

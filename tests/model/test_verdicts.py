@@ -40,7 +40,7 @@ DEAR = {"kind": "threshold", "name": "dear", "aggregate": "max", "window": "1 tr
 def raised(lake: Any) -> Any:
     """A lake with an alert, and one of a shadow that ends with the same transaction."""
     opened = lake()
-    rule_table.add(opened, RULE.validate_python(DEAR), "ann", None)
+    rule_table.add(opened, [RULE.validate_python(DEAR)], "ann", None)
     rule_table.set_status(opened.store, "dear", "shadow", "ann", None)
     amounts = (20.0, 0.5, 900.0, 30.0)
     detected(opened, [Row("1", MARCH_7 + i * SECOND, amount, position=i) for i, amount in enumerate(amounts)])

@@ -164,6 +164,19 @@ def test_packs_are_listed_shown_and_added(tmp_path: Path, fraudlake_here: Fraudl
         assert (refused.returncode, refused.stderr.count("\n"), message in refused.stderr) == (2, 1, True)
 
 
+def test_a_pack_of_which_one_rule_changes_is_added_again(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
+    where = ("--lake", str(plain_lake.make(tmp_path / "lake")), "rules", "add")
+    assert fraudlake_here(*where, "--pack", "card_velocity").returncode == 0
+    changed = tmp_path / "card_velocity.toml"
+    changed.write_text(rule_pack.find("card_velocity").text.replace("above = 5\n", "above = 3\n"))
+    added = fraudlake_here(*where, str(changed))
+    assert (added.returncode, added.stderr) == (0, "")
+    assert added.stdout == "card_velocity version 2: draft\ncard_spending: the same as before\n"
+    again = fraudlake_here(*where, str(changed))
+    assert (again.returncode, again.stdout) == (2, "")
+    assert again.stderr == "fraudlake: card_velocity version 2 (draft) is the same rule already\n"
+
+
 def test_an_unknown_pack_is_refused() -> None:
     with pytest.raises(UsageError, match="there is no pack"):
         rule_pack.find("card-velocity")

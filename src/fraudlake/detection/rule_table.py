@@ -73,14 +73,15 @@ def start(store: Store) -> RuleSet:
     return _read(store)
 
 
-def add(lake: Lake, rule: Rule, author: str, reason: str | None) -> RuleVersion:
-    """Add a rule, or a new version of one, as a draft.
+def add(lake: Lake, rules: Sequence[Rule], author: str, reason: str | None) -> list[RuleVersion]:
+    """Add rules, or new versions of them, as drafts, in one change; return those that are not the newest version.
 
     Raises:
-        UsageError: the rule cannot be evaluated in a stream, or the newest version is the same.
+        UsageError: a rule cannot be evaluated in a stream, or the newest version of each is the same.
+        FraudlakeError: another change was made at the same time.
     """
-    require_valid([rule], lake.settings)
-    return add_draft(lake.store, rule, author, reason)
+    require_valid(rules, lake.settings)
+    return _add(lake.store, rules, author, reason)
 
 
 def add_draft(store: Store, rule: Rule, author: str, reason: str | None) -> RuleVersion:
@@ -90,9 +91,16 @@ def add_draft(store: Store, rule: Rule, author: str, reason: str | None) -> Rule
         UsageError: the newest version is the same.
         FraudlakeError: another change was made at the same time.
     """
+    (added,) = _add(store, [rule], author, reason)
+    return added
+
+
+def _add(store: Store, rules: Sequence[Rule], author: str, reason: str | None) -> list[RuleVersion]:
     present = start(store)
-    added = draft(present, rule, author, reason)
-    _write(store, present.change + 1, [added])
+    newest = [present.version_of(name).rule for name in present.names]
+    changed = [rule for rule in rules if rule not in newest]
+    added = [draft(present, rule, author, reason) for rule in changed or rules]
+    _write(store, present.change + 1, added)
     return added
 
 

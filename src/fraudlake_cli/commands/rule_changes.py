@@ -61,7 +61,8 @@ def add(
 ) -> None:
     """Add rules, or new versions of rules, as drafts.
 
-    FILE is a TOML file with [[rules]] entries, as in the settings.
+    FILE is a TOML file with [[rules]] entries, as in the settings. A rule that is the same as its newest version stays
+    as it is.
     """
     from fraudlake.detection import rule_table
     from fraudlake.rules import rule_file, rule_pack
@@ -74,7 +75,10 @@ def add(
     rule_table.require_valid(rules, app.settings_of_lake())
     lake = _open(app)
     person = person_of(lake.store, author)
-    _say(app, [rule_table.add(lake, rule, person, reason) for rule in rules])
+    added = rule_table.add(lake, rules, person, reason)
+    names = {version.rule.name for version in added}
+    same = [rule.name for rule in rules if rule.name not in names]
+    _say(app, added, f"{', '.join(same)}: the same as before" if same else None)
 
 
 @rules_.command(example="fraudlake rules packs card_velocity")
