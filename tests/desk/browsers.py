@@ -21,9 +21,10 @@ BOTH = [pytest.param("chromium", marks=chromium_needed), pytest.param("firefox",
 
 
 @contextmanager
-def started(name: str = "chromium", flags: Sequence[str] = ()) -> Iterator[Browser]:
-    """Start a browser; flags are of Chromium."""
+def started(name: str = "chromium", flags: Sequence[str] = (), without: Sequence[str] = ()) -> Iterator[Browser]:
+    """Start a browser; flags are of Chromium, and so are those of Playwright that it starts without."""
     options: dict[str, Any] = {"executable_path": _CHROMIUM, "args": ["--no-sandbox", *flags]}
+    options["ignore_default_args"] = [*without]
     if name == "firefox":
         # Playwright speaks with Firefox as Debian builds it by WebDriver BiDi.
         options = {"executable_path": _FIREFOX, "channel": "moz-firefox"}

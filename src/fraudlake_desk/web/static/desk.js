@@ -105,6 +105,8 @@
   }
 
   const everyRow = [...document.querySelectorAll("tr[data-href]")];
+  // Back shows the queue as it was left (Chromium 156 does so despite no-store): its states may have changed since.
+  if (everyRow.length) window.addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
   let rows = everyRow, at = -1;
   document.getElementById("find")?.addEventListener("input", (event) => {
     const words = event.target.value.toLowerCase().split(/\s+/);
