@@ -46,6 +46,29 @@ def test_each_person_has_their_verdicts_and_the_time_to_them() -> None:
     assert (cid.name, cid.decided, cid.held) == ("cid", 0, 1)
 
 
+def test_fraud_that_is_marked_again_or_withdrawn_counts_once_or_not_at_all() -> None:
+    def decided(item: str, kind: Kind, analyst: str, minute: int, amount: float) -> Event:
+        return event(item, kind, analyst, minute, verdict="fraud", fraud_ids=("t",), fraud_amount=amount)
+
+    work = people.count_work(
+        [
+            decided("a", "verdict", "ann", 0, 40.0),
+            decided("a", "corrected", "ann", 1, 50.0),  # with one payment more
+            decided("b", "verdict", "ann", 2, 1000.0),
+            event("b", "withdrawn", "ann", 3),  # by Undo
+            decided("c", "verdict", "ann", 4, 7.0),
+            decided("c", "corrected", "bob", 5, 7.0),  # a second look that agrees
+            decided("d", "verdict", "ann", 6, 300.0),
+            event("d", "corrected", "bob", 7, verdict="genuine"),
+        ],
+        WEEK,
+        NOON + timedelta(minutes=8),
+    )
+
+    assert [(one.name, one.fraud_amount) for one in work] == [("ann", 357.0), ("bob", 7.0)]
+    assert people.total(work, []).fraud_amount == 57.0
+
+
 def test_of_no_events_nobody_did_anything() -> None:
     assert people.count_work([], WEEK, NOON) == []
 

@@ -27,7 +27,9 @@ class Work:
     verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
     """Number of times they gave each verdict, corrections included."""
     fraud_amount: float = 0.0
-    """Amounts of the payments that they marked as fraud, in account currency."""
+    """Amounts of the payments that their latest verdicts on the items mark as fraud, in account currency."""
+    counted_amount: float = 0.0
+    """The part of it by verdicts that nobody has replaced."""
     overturned: int = 0
     """Their verdicts that a colleague's next verdict contradicts."""
     withdrawn: int = 0
@@ -63,7 +65,7 @@ class Total:
     verdicts: dict[str, int]
     """How often each verdict was given, corrections included."""
     fraud_amount: float
-    """Amounts of the payments marked as fraud, in account currency."""
+    """Amounts of the payments that the latest verdict on each item marks as fraud, in account currency."""
     overturned: int
     withdrawn: int
     set_aside: int
@@ -81,7 +83,7 @@ def total(people: Iterable[Work], queued: Iterable[Queued]) -> Total:
         open=sum(not one.is_decided for one in queued),
         late=sum(one.is_late for one in queued),
         verdicts={name: sum(work.verdicts[name] for work in people) for name in VERDICTS},
-        fraud_amount=bounded(sum(work.fraud_amount for work in people)),
+        fraud_amount=bounded(sum(work.counted_amount for work in people)),
         overturned=sum(work.overturned for work in people),
         withdrawn=sum(work.withdrawn for work in people),
         set_aside=sum(work.set_aside for work in people),
@@ -113,6 +115,8 @@ def _add(people: dict[str, Work], events: list[Event], window: Window) -> None:
     """Add the events of an item."""
     taken: Event | None = None
     decision: Event | None = None
+    marked: dict[str, float] = {}
+    counted_of: str | None = None
     for event in events:
         is_counted = window.first <= event.at.date() <= window.last
         if event.is_verdict and decision is not None and is_counted:
@@ -121,11 +125,14 @@ def _add(people: dict[str, Work], events: list[Event], window: Window) -> None:
         if event.is_verdict and is_counted:
             work = _of(people, event.analyst)
             work.verdicts[str(event.verdict)] += 1
-            work.fraud_amount += event.fraud_amount or 0.0
+            marked[event.analyst] = event.fraud_amount or 0.0
+            counted_of = event.analyst
             if taken is not None and taken.analyst == event.analyst:
                 work.seconds.append((event.at - taken.at).total_seconds())
         if event.kind == "withdrawn" and is_counted:
             _of(people, event.analyst).withdrawn += 1
+            marked.pop(event.analyst, None)
+            counted_of = None
         if event.kind in ("waiting", "assigned", "escalated") and is_counted:
             _of(people, event.analyst).set_aside += 1
         # Notes and files are part of the work between taking an item and deciding on it.
@@ -133,6 +140,10 @@ def _add(people: dict[str, Work], events: list[Event], window: Window) -> None:
             taken = event if event.kind == "taken" else None
         if event.is_verdict or event.kind == "withdrawn":
             decision = event if event.is_verdict else None
+    for name, amount in marked.items():
+        _of(people, name).fraud_amount += amount
+    if counted_of is not None:
+        _of(people, counted_of).counted_amount += marked[counted_of]
 
 
 def _of(people: dict[str, Work], name: str) -> Work:
