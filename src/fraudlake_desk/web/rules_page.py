@@ -122,7 +122,10 @@ def routes(site: Site) -> list[Route]:
 
         def add() -> RuleVersion:
             store, _, version = _store_and_version(site, request)
-            rule = rules.with_limits(version.rule, _limits(version, fields))
+            moved = _limits(version, fields)
+            if not moved:
+                raise PageError(f"{version} has these limits already: move one, and save again")
+            rule = rules.with_limits(version.rule, moved)
             return rule_table.add_draft(store, rule, request.state.person.name, reason)
 
         added = await run_in_threadpool(add)

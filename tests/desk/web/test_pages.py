@@ -318,6 +318,8 @@ def test_a_moved_limit_becomes_a_draft(browse: Open, store: LocalStore, warehous
     )
     again = browser.post(f"{page}/draft", data={**browser.form(page, f"{page}/draft"), **moved})
     assert again.status_code == 409 and "is the same rule already" in again.text
+    unmoved = browser.post(f"{page}/draft", data=browser.form(page, f"{page}/draft"))
+    assert unmoved.status_code == 409 and "version 1 has these limits already: move one" in unmoved.text
     versions = rules.read(store)[0].versions_of("small_then_large")
     assert [(one.version, one.status) for one in versions] == [(1, "live"), (2, "draft")]
     assert versions[1].rule.limits == {"small_below": 1.0, "large_above": 900.0}
