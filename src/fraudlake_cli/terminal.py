@@ -57,3 +57,8 @@ def printable(text: str) -> str:
         letter if letter.isprintable() or letter in "\n\t" else letter.encode("unicode_escape").decode()
         for letter in text
     )
+
+
+def one_line(text: str) -> str:
+    """Write a line of a listing :func:`printable`, with breaks and tabs escaped: a name with a break makes no row."""
+    return printable(text).translate({ord("\n"): "\\n", ord("\t"): "\\t"})

@@ -59,6 +59,23 @@ def test_a_queue_is_worked_through_by_commands(lake: Path, fraudlake_here: Fraud
     ]
 
 
+def test_a_name_with_a_line_break_makes_no_row_of_a_listing(tmp_path: Path, fraudlake_here: FraudlakeHere) -> None:
+    forged = "9\n   2  drawn  account 8\tfraud"
+    store = open_store(tmp_path / "lake")
+    fill(store, [Payment("a", forged, 100.0, rules=("pair",))])
+
+    def lines(*arguments: str) -> list[str]:
+        done = fraudlake_here("--lake", str(store.root), *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    lines("queue", "build")
+    lines("review", "verdict", "a pair", "fraud", "--analyst", "ann")
+    for listing in (["queue", "list"], ["cases"], ["decisions"]):
+        (line,) = lines(*listing)
+        assert r"account 9\n   2  drawn  account 8\tfraud" in line
+
+
 def test_a_case_is_opened_merged_and_separated_by_commands(lake: Path, fraudlake_here: FraudlakeHere) -> None:
     def command(*arguments: str) -> Any:
         done = fraudlake_here("--lake", str(lake), "--json", *arguments)

@@ -17,6 +17,7 @@ from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import value
 from fraudlake_cli.app import App, cli, options, person_of
 from fraudlake_cli.command import Day
+from fraudlake_cli.terminal import one_line
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
@@ -53,7 +54,7 @@ def cases_(app: App, /, day: datetime | None, limit: int, **flags: str | None) -
         f"{row['amount_at_risk']:,.2f} at risk"
         for row in rows
     ]
-    app.say({"cases": rows}, "\n".join(lines) or "there are no cases")
+    app.say({"cases": rows}, "\n".join(map(one_line, lines)) or "there are no cases")
 
 
 @cli.group(example="fraudlake queue build")
@@ -561,7 +562,7 @@ def decisions(
         f"{'  ' + row['reason'] if row['reason'] else ''}"
         for row in rows
     ]
-    app.say({"decisions": rows}, "\n".join(lines) or "nobody has decided anything yet")
+    app.say({"decisions": rows}, "\n".join(map(one_line, lines)) or "nobody has decided anything yet")
 
 
 def _take(store: Store, item: str, analyst: str) -> None:
@@ -684,4 +685,4 @@ def _line(item: dict[str, Any]) -> str:
     part = [f"part of {item['part_of']}"] if item.get("part_of") else []
     late = ["late"] if item.get("is_late") else []
     what = f"{item['rank']:>4}  {item['item_id']}  {item['entity']} {item['entity_key']}"
-    return "  ".join([what, f"{item['amount_at_risk']:,.2f} at risk", item["reasons"], *part, *done, *late])
+    return one_line("  ".join([what, f"{item['amount_at_risk']:,.2f} at risk", item["reasons"], *part, *done, *late]))
