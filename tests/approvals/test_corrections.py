@@ -65,6 +65,18 @@ def test_an_author_corrects_no_verdict_of_their_own_alone_either(decided: LocalS
     assert label(decided) is True
 
 
+def test_a_verdict_on_another_case_with_the_payment_needs_a_second_person_too(
+    decided: LocalStore, command: Command
+) -> None:
+    other = command("bob", "review", "open", "A0", "--payment", PAYMENT, "--reason", "seen")["item_id"]
+    assert command("bob", "review", "verdict", other, "unsure")["verdict"] == "unsure"  # it takes no label back
+    refused = command("bob", "review", "verdict", other, "genuine", "--correct", "--reason", "own card")
+    assert "request 1 waits for a second person" in refused and label(decided) is True
+    assert command("ann", "approvals", "show", "1")["before"] == {PAYMENT: "fraud"}
+    command("ann", "approvals", "approve", "1", "--reason", "I was wrong")
+    assert label(decided) is False
+
+
 def test_who_agrees_with_a_verdict_needs_nobody(decided: LocalStore, command: Command) -> None:
     again = command("bob", "review", "verdict", ITEM, "fraud", "--correct", "--reason", "so it is")
     assert again["kind"] == "corrected" and label(decided) is True

@@ -24,7 +24,7 @@ _OF_WRITING = ("event_id", "at", "number", "hash")
 
 @dataclass(frozen=True)
 class Correction:
-    """An event on an item, and the labels of the item's transactions before and after it."""
+    """An event on an item, and the labels of its transactions before and after it."""
 
     event: Event
     before: dict[str, str | None]
@@ -32,7 +32,7 @@ class Correction:
 
     @classmethod
     def of(cls, events: Iterable[Event], event: Event) -> Correction:
-        """Compare an event with the earlier ones of its item."""
+        """Compare an event with earlier ones, of all items, on its transactions."""
         before = labels(events, event.transaction_ids)
         return cls(event, before, {**before, **_words(event)} if event.is_label else before)
 
@@ -43,11 +43,17 @@ class Correction:
 
 
 def labels(events: Iterable[Event], transactions: Sequence[str]) -> dict[str, str | None]:
-    """Return what the events of an item say of transactions: fraud, genuine, or None if no label counts."""
+    """Return what events say of transactions: fraud, genuine, or None if no label counts."""
     known: dict[str, str | None] = {}
+    said: set[tuple[str, str]] = set()
     for event in events:
-        if event.is_label:
-            known |= _words(event)
+        if not event.is_label:
+            continue
+        for name, word in _words(event).items():
+            # Unsure of one item takes no label of another one back.
+            if word is not None or (event.item_id, name) in said:
+                known[name] = word
+                said.add((event.item_id, name))
     return {name: known.get(name) for name in transactions}
 
 

@@ -24,6 +24,8 @@ Kind = Literal[
 ]
 Verdict = Literal["fraud", "genuine", "unsure"]
 VERDICTS: tuple[Verdict, ...] = ("fraud", "genuine", "unsure")
+LABELS: tuple[Verdict, ...] = ("fraud", "genuine")
+"""The verdicts that label payments."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Event:
     @property
     def labels(self) -> dict[str, bool | None]:
         """The label of each transaction that it covers: true is fraud; None: no label."""
-        if self.verdict not in ("fraud", "genuine"):
+        if self.verdict not in LABELS:
             return dict.fromkeys(self.transaction_ids)
         fraud = set(self.fraud_ids)
         return {id_: id_ in fraud for id_ in self.transaction_ids}

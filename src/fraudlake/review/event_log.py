@@ -8,7 +8,7 @@ whatever their clocks say.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -21,12 +21,12 @@ from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.lake import chain
 from fraudlake.review import corrections
 from fraudlake.review.corrections import Correction
-from fraudlake.review.event import Event
+from fraudlake.review.event import LABELS, Event
 from fraudlake.review.item import Item
 from fraudlake.review.item_state import State, state
 from fraudlake.tables import SILVER_REVIEW_EVENTS
 from fraudlake.text.counts import counted
-from fraudlake.text.sql_text import one_of
+from fraudlake.text.sql_text import one_of, value
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
@@ -128,9 +128,14 @@ def _next(
         _require_valid(event)
     except FraudlakeError as refused:
         return refused
-    correction = Correction.of(of_item, event)
-    if correction.overturns and not wanted.is_agreed and gate.keys(store) > 1:
-        return correction
+    if event.is_label and not wanted.is_agreed and gate.keys(store) > 1:
+        earlier = of_item
+        if event.verdict in LABELS:
+            about = {one.number: one for one in [*read_events_of_payments(store, event.transaction_ids), *events]}
+            earlier = [about[number] for number in sorted(about)]
+        correction = Correction.of(earlier, event)
+        if correction.overturns:
+            return correction
     last = events[-1] if events else None
     event = replace(event, number=last.number + 1 if last else 1)
     return replace(event, hash=chain.link(last.hash if last else None, event))
@@ -152,6 +157,15 @@ def read_events_of_items(store: Store, names: Iterable[str]) -> list[Event]:
         rows = select(store)
         return as_events(rows.filter(_is_in(rows["item_id"], wanted)))
     return chosen(store, one_of("item_id", wanted), lambda rows: _is_in(rows["item_id"], wanted))
+
+
+def read_events_of_payments(store: Store, payments: Collection[str]) -> list[Event]:
+    """Return the events on payments, in the order of their numbers: several items may have decided on one."""
+    if len(payments) > _FEW:
+        wanted = set(payments)
+        return [event for event in read_events(store) if wanted.intersection(event.transaction_ids)]
+    named = " OR ".join(f"array_contains(transaction_ids, {value(one)})" for one in payments)
+    return read(store, f"WHERE {named}") if named else []
 
 
 def read_events_of_cases(store: Store) -> list[Event]:

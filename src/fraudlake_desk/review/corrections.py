@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake.approvals.gate import Effect
 from fraudlake.review import corrections, event_log, items
+from fraudlake.review.event import LABELS
 from fraudlake_desk.review import verdicts
 
 if TYPE_CHECKING:
@@ -19,10 +20,15 @@ _LEAST = timedelta(microseconds=1)
 
 
 def _state(store: Store, request: Request) -> dict[str, Any]:
-    """Return what the item's events say now of the payments of a request."""
+    """Return what events say now of the payments of a request."""
     item = items.require(store, request.arguments["item_id"])
-    events = event_log.read_events_of_items(store, item.names)
-    return dict(corrections.labels(events, list(request.before)))
+    payments = list(request.before)
+    # A verdict overturns labels of all items; a withdrawal, or unsure, takes back those of its own item.
+    if request.arguments.get("verdict") in LABELS:
+        events = event_log.read_events_of_payments(store, payments)
+    else:
+        events = event_log.read_events_of_items(store, item.names)
+    return dict(corrections.labels(events, payments))
 
 
 def _carry_out(store: Store, request: Request) -> None:
