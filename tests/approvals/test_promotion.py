@@ -10,7 +10,7 @@ import pytest
 from fraudlake.approvals import gate, log
 from fraudlake.lake import open_lake
 from fraudlake.model import champion
-from fraudlake.model.registry import Registry, published_champion
+from fraudlake.model.registry import NoModelError, Registry, published_champion
 from fraudlake.process import host
 from fraudlake.settings import Settings
 from fraudlake_desk import effects
@@ -49,6 +49,8 @@ def test_a_version_scores_when_another_person_agrees_and_goes_the_same_way(
 ) -> None:
     first = ask(lake, "1", monkeypatch)
     assert number_of(lake) is None and published_champion(lake) is None
+    with pytest.raises(NoModelError, match="version 2 does not score yet: approve its request"):
+        Registry.of(lake).required_champion()
     assert approve(lake, first) == "carried out"
     published = published_champion(lake)
     assert published is not None and (number_of(lake), published.number) == ("1", "1")
