@@ -55,7 +55,8 @@
       keep(sent);
       return false;
     }
-    localStorage.removeItem(UNSENT);
+    // A desk that was started again lets this browser in only with its new address: until then it is kept.
+    if (answer.status !== 403) localStorage.removeItem(UNSENT);
     if (answer.ok) {
       if (result.part) show(result.part);
       else location.assign(result.next);
