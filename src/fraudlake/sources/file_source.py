@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -20,12 +21,14 @@ from fraudlake.sources.folder import LandingFolder
 from fraudlake.sources.landing_folder import landing_folder
 from fraudlake.sources.ledger import ACCEPTED, REJECTED, REWRITTEN, Entry
 from fraudlake.sources.numbered_append import NumberedAppend
+from fraudlake.text.counts import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from fraudlake.lake import Lake
 
+_LOG = logging.getLogger(__name__)
 _ATTEMPTS = 3
 _ANOTHER_NAME = "it is a link: another name of"
 _RENAMED = "it was renamed: its rows are in bronze as those of"
@@ -215,6 +218,7 @@ class FileSource:
         if not entries:
             return
         changes_rejected = any(entry.status != ACCEPTED or entry.file.source in self.entries for entry in entries)
+        _warn(entries, self.entries)
         self.entries |= ledger.append(lake, entries)
         if changes_rejected:
             self._list_rejected(lake)
@@ -257,6 +261,20 @@ class FileSource:
             if count.error is None
         ]
         self._ingest_in_parts(lake, readable)
+
+
+def _warn(entries: Sequence[Entry], known: Mapping[str, Entry]) -> None:
+    """Say which files are rejected, and which are accepted that were rejected before."""
+    rejected = [entry for entry in entries if entry.status != ACCEPTED]
+    accepted = [entry for entry in entries if entry.status == ACCEPTED and entry.file.source in known]
+    if rejected:
+        first = rejected[0]
+        _LOG.warning(
+            "ingest: %s rejected, such as %s: %s (table %s)",
+            *(counted(len(rejected), "file"), first.file.source, first.error, tables.BRONZE_REJECTED_FILES.name),
+        )
+    if accepted:
+        _LOG.warning("ingest: %s accepted that had been rejected before", counted(len(accepted), "file"))
 
 
 def _last_sweep(lake: Lake) -> float:
