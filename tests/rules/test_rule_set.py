@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fraudlake.detection.rule_table import plan
+from fraudlake.detection.rule_table import draft, plan
 from fraudlake.errors import UsageError
 from fraudlake.rules import rule_file
 from fraudlake.rules.kinds import Rule
@@ -94,3 +94,13 @@ def test_new_to_a_stream_is_what_it_did_not_evaluate() -> None:
     before = RuleSet((RuleVersion(BUSY, 1, "live"), RuleVersion(DEAR, 1, "draft")))
     after = RuleSet((RuleVersion(BUSY, 1, "shadow"), RuleVersion(DEAR, 1, "live"), RuleVersion(BUSIER, 2, "live")))
     assert [str(version) for version in after.added_since(before)] == ["dear version 1", "busy version 2"]
+
+
+def test_a_rule_that_is_retired_is_made_live_and_not_added_again() -> None:
+    present = RuleSet.of([BUSY])
+    retired = replace(present, versions=tuple(replace(one, status="retired") for one in present.versions))
+    with pytest.raises(UsageError) as refused:
+        draft(retired, BUSY, "ann", None)
+    assert str(refused.value) == (
+        "busy version 1 (retired) is the same rule already: 'fraudlake rules promote busy' makes it live"
+    )

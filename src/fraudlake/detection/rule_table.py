@@ -114,7 +114,8 @@ def draft(present: RuleSet, rule: Rule, author: str, reason: str | None) -> Rule
     if rule.name in present.names:
         newest = present.version_of(rule.name)
         if newest.rule == rule:
-            raise UsageError(f"{newest} ({newest.status}) is the same rule already")
+            remedy = f": 'fraudlake rules promote {rule.name}' makes it live" if newest.status == "retired" else ""
+            raise UsageError(f"{newest} ({newest.status}) is the same rule already{remedy}")
         number = newest.version + 1
     return _stamped(RuleVersion(rule, number, "draft"), author, reason)
 

@@ -70,7 +70,8 @@ class Finding:
                 return f"{self.rule} and {self.other} never alert on the same transaction"
             case "overlap":
                 values = ", ".join(f"{name} {_text(value)}" for name, value in (self.example or {}).items())
-                return f"{self.rule} and {self.other} may alert on one transaction, such as {values or 'any'}"
+                example = f", such as {values}" if values else ""
+                return f"{self.rule} and {self.other} may alert on one transaction{example}"
         return f"{self.rule} and {self.other}: not decided"
 
 
