@@ -54,7 +54,8 @@ def plan(lake: Lake, accounts: Sequence[str]) -> Plan:
 def count(lake: Lake, accounts: Sequence[str]) -> Plan:
     """Count the rows that would be removed, without changing anything."""
     rows: dict[str, dict[str, int]] = {account: {} for account in accounts}
-    for table in (*LANDED, tables.BRONZE_FAST_ALERTS, *BY_ACCOUNT, tables.SILVER_VERDICTS):
+    read = (*LANDED, tables.BRONZE_FAST_ALERTS, *BY_ACCOUNT, tables.SILVER_VERDICTS)
+    for table in filter(lake.store.count, read):  # a query of an empty table takes half a second
         for account, count in rows_of(lake, table, accounts).groupBy("account").count().collect():
             rows[account][table.name] = count
     for account, count in attachments.count(lake, accounts).items():
