@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from fraudlake.errors import FraudlakeError
 from fraudlake.lake import open_lake
 from fraudlake.model import features
 from fraudlake.model.champion import publish
@@ -173,6 +174,22 @@ def test_a_version_is_compared_by_the_classifier_that_was_not_fitted_on_its_test
 
     assert register(lake) == "2"  # as earlier fraudlakes registered versions
     assert registry.evaluated("2") == registry.load("2").classifier
+
+
+def test_a_store_that_cannot_be_written_is_one_line_without_a_stack_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake: Any = SimpleNamespace(models=tmp_path / "models")
+    register(lake)
+    with contextlib.closing(sqlite3.connect(lake.models / "mlflow.db")) as store:
+        store.execute(
+            "CREATE TRIGGER refuse BEFORE INSERT ON registered_model_aliases BEGIN INSERT INTO absent VALUES (1); END"
+        )
+
+    with pytest.raises(FraudlakeError, match=r"the model store .*mlflow\.db failed \(.*no such table: main\.absent"):
+        Registry(model_store(lake), "model", "model").promote("1")
+
+    assert "Traceback" not in capsys.readouterr().err
 
 
 @pytest.mark.slow

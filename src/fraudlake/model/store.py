@@ -119,6 +119,8 @@ def log_only_errors() -> None:
     """Have MLflow log errors only; by default it also logs its progress."""
     for noisy in ("mlflow", "alembic"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
+    # MLflow also logs a failure of SQLite, with its stack trace, that it raises as an exception (seen in 3.17).
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 
 
 def _make(file: Path) -> None:
