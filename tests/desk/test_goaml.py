@@ -18,6 +18,7 @@ from fraudlake.errors import UsageError
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.review import event_log, items
 from fraudlake.settings import Settings
+from fraudlake.settings.currency import Currency
 from fraudlake_desk.documents import goaml
 from fraudlake_desk.documents.goaml import Made
 from fraudlake_desk.review import actions, marks
@@ -153,6 +154,17 @@ def test_all_that_is_missing_unknown_or_wrong_is_named_at_once(store: LocalStore
         "there is no such source: transaction.amount_local = {'column': 'amounts'}",
         "without a value in a payment: transaction.amount_local",
     ]
+
+
+def test_an_amount_in_another_currency_is_not_reported_as_one_in_local_currency(store: LocalStore) -> None:
+    decide(store, "fraud", "1-4", "1-2")
+    in_terminals = store.settings.model_copy(update={"currency": Currency(column="terminal_id", base="EUR")})
+    foreign = LocalStore(in_terminals)  # the terminals of the small lake are the codes
+
+    with pytest.raises(
+        UsageError, match=r"^in T\d(, T\d)* and not in currency_code_local.*: transaction\.amount_local$"
+    ):
+        made(foreign, FILLED.replace('{ panel = "Customer", column = "name" }', '"Ada"'))
 
 
 def test_an_empty_template_lacks_what_it_leaves_empty(store: LocalStore) -> None:

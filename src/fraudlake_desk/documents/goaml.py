@@ -37,6 +37,8 @@ _MEANINGS = {
     "currency": "a currency such as EUR",
     "integer": "a whole number",
 }
+_OWN_AMOUNT = {"column": "amount"}
+"""What the template proposes for ``amount_local``."""
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Letters that XML 1.0 does not allow, not even escaped."""
 
@@ -270,6 +272,7 @@ def report(store: Store, named: Named, mapping: Mapping[str, Any], made_at: date
     filling = _Filling(store, named, decision, made_at, payments)
     root = Element(REPORT.name)
     filling.fill(root, REPORT.parts, mapping, "", {"account_id": item.account_id})
+    filling.require_local_amounts(mapping)
     if filling.problems:
         raise UsageError("; ".join(filling.sentences))
     ElementTree.indent(root)
@@ -326,6 +329,17 @@ class _Filling:
                 self._fill_group(parent, given[0], mapping, path, payment)
         for name in set(mapping) - known:
             self.problems["there are no such fields"].add(f"{path}{name}")
+
+    def require_local_amounts(self, mapping: Mapping[str, Any]) -> None:
+        """Note a fault if a payment's own amount, in another currency, is to be the amount in local currency."""
+        currency = self.store.settings.currency
+        transaction = mapping.get(_TRANSACTION.name)
+        if currency is None or not isinstance(transaction, dict) or transaction.get("amount_local") != _OWN_AMOUNT:
+            return
+        codes = {str(row[currency.column]).strip().upper() for row in self.payments if row[currency.column]}
+        if others := codes - {mapping.get("currency_code_local")}:
+            what = f"in {', '.join(sorted(others))} and not in currency_code_local, such as base_amount would be"
+            self.problems[what].add("transaction.amount_local")
 
     def _fill_group(
         self, parent: Element, group: Group | Choice, mapping: Mapping[str, Any], path: str, payment: Mapping[str, Any]
