@@ -30,6 +30,9 @@ _BARS = 62
 """The largest number of days with a bar each; for more days, the bars are weeks."""
 _CHARTED = 8
 """The largest number of rules with a chart."""
+_NO_CASES = (
+    "No case was opened on these days. A case is of the day of its first alert; 'fraudlake aggregate' computes it."
+)
 _PAIRS = 20
 _LATEST = timedelta(days=30)
 """The length of a report whose days are not given."""
@@ -242,7 +245,7 @@ class _Figures:
         title = "Rules in the same cases"
         table = tables.GOLD_CASES
         if not self._cases:
-            return Block(title, missing="No cases on these days: run 'fraudlake aggregate'.")
+            return Block(title, missing=_NO_CASES)
         pairs: Counter[tuple[str, str]] = Counter()
         for row in self._cases:
             rules = row["rules"]
@@ -266,7 +269,7 @@ class _Figures:
         title = "Cases"
         table = tables.GOLD_CASES
         if not self._cases:
-            return Block(title, missing="No cases on these days: run 'fraudlake aggregate'.")
+            return Block(title, missing=_NO_CASES)
         by_day: dict[date, tuple[float, ...]] = {}
         for row in self._cases:
             by_day[row["day"]] = _added(by_day.get(row["day"], ()), (1, row["alerts"], row["amount_at_risk"]))
