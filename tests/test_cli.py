@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -396,11 +397,20 @@ class UnforeseenError(Exception):
     """Nothing in the package raises it."""
 
 
-def unforeseen(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], home: Path, *flags: str) -> str:
+WHEEL = UnforeseenError("a wheel came off\nand rolled away")
+
+
+def unforeseen(
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    home: Path,
+    *flags: str,
+    error: Exception = WHEEL,
+) -> str:
     """What an unforeseen error leaves on standard error."""
 
     def status(lake: object) -> None:
-        raise UnforeseenError("a wheel came off\nand rolled away")
+        raise error
 
     monkeypatch.setattr("fraudlake.lake.open_lake", lambda settings, must_exist: None)
     monkeypatch.setattr("fraudlake.operations.status.status", status)
@@ -422,6 +432,16 @@ def test_an_unforeseen_error_is_one_line_and_a_file_on_a_laptop(
     file = tmp_path / ".cache" / "fraudlake" / "error.log"
     assert err == f"fraudlake: a wheel came off (the details are in {file})\n"
     assert "in status" in file.read_text() and "UnforeseenError" in file.read_text()
+
+
+def test_a_file_of_somebody_else_is_one_line_that_names_it_and_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    refused = PermissionError(errno.EACCES, "Permission denied", "/lake/locks/detect")
+
+    assert unforeseen(monkeypatch, capfd, tmp_path, error=refused) == (
+        "fraudlake: /lake/locks/detect: Permission denied: run as its owner, or have the owner grant you the right\n"
+    )
 
 
 @pytest.mark.parametrize("place", ["runtime", "flag", "environment"])

@@ -63,6 +63,8 @@ def _run() -> None:
     except Exception as error:
         if _spark_is_gone(error):
             _fail("the Spark process ended, killed or out of memory: run again to continue after the last commit", 1)
+        if isinstance(error, PermissionError) and error.filename:
+            _fail(f"{error.filename}: {error.strerror}: run as its owner, or have the owner grant you the right", 1)
         file = None if _ends_with_its_machine() else _write_trace(error)
         if file is None:
             traceback.print_exception(error)
