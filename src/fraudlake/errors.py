@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+_TIMEDELTA = re.compile(r"datetime\.timedelta\((.*?)\)")
+"""A limit in pydantic's messages."""
 _CAUSE = re.compile(r"(Error|Exception)(: |$)")
 
 
@@ -44,7 +46,13 @@ def reason_of(refusal: Mapping[str, Any]) -> str:
         refusal: an entry of ``ValidationError.errors()``.
     """
     reason = str(refusal["msg"]).removeprefix("Value error, ")
+    reason = _TIMEDELTA.sub(_as_duration, reason)
     return f"{reason[0].lower()}{reason[1:]}"
+
+
+def _as_duration(match: re.Match[str]) -> str:
+    parts = (part.split("=") for part in match[1].split(", "))
+    return " ".join(f"{number} {unit.removesuffix('s') if number == '1' else unit}" for unit, number in parts)
 
 
 def cause_of(message: str) -> str:

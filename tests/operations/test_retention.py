@@ -189,7 +189,7 @@ def test_old_rows_of_every_table_that_may_have_a_limit_are_found_by_both_engines
     [
         ('{"silver_transaction": "400d"}', "silver_transaction: no such table; the nearest one that can have a limit"),
         ('{"bronze_files": "400d"}', "bronze_files: its rows are not of a day; the nearest one that can have a limit"),
-        ('{"silver_alerts": "3 hours"}', "greater than or equal to datetime.timedelta(days=1)"),
+        ('{"silver_alerts": "3 hours"}', "'3 hours': input should be greater than or equal to 1 day"),
         ("400d", "must be JSON such as"),
     ],
 )
