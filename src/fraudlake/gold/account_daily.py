@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 from fraudlake.gold.aggregate import GroupAggregate
 from fraudlake.tables import GOLD_ACCOUNT_DAILY, SILVER_ALERTS, SILVER_TRANSACTIONS
 from fraudlake.text.sql_text import bounded_sum
-from fraudlake.values import summed_amount
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,19 +22,21 @@ KEYS = ("account_id", "date")
 TABLE = GOLD_ACCOUNT_DAILY
 
 
-def account_daily(transactions: DataFrame, alerts: DataFrame, rules: Sequence[SmallThenLargeRule]) -> DataFrame:
+def account_daily(
+    transactions: DataFrame, alerts: DataFrame, rules: Sequence[SmallThenLargeRule], summed: str = "amount"
+) -> DataFrame:
     """Aggregate by account and day (UTC).
 
     Args:
         transactions: ``silver_transactions``.
         alerts: ``silver_alerts`` of the same days or more.
         rules: the small-then-large rules; a transaction counts as small, or large, if it is for any of them.
+        summed: the amount that is added up, in SQL: see :func:`~fraudlake.values.summed_amount`.
 
     Returns:
         The columns of ``gold_account_daily``.
     """
     amount = F.col("amount")
-    summed = summed_amount(transactions.columns)
     none = F.lit(False)
     small = functools.reduce(operator.or_, (rule.is_small(amount) for rule in rules), none)
     large = functools.reduce(operator.or_, (rule.is_large(amount) for rule in rules), none)
@@ -63,4 +64,5 @@ AGGREGATE = GroupAggregate(
     KEYS,
     {SILVER_TRANSACTIONS: KEYS, SILVER_ALERTS: ("account_id", "to_date(timestamp) AS date")},
     account_daily,
+    adds_amounts=True,
 )

@@ -9,7 +9,6 @@ from pyspark.sql import functions as F
 from fraudlake.gold.aggregate import GroupAggregate
 from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS, Table
 from fraudlake.text.sql_text import bounded_sum
-from fraudlake.values import summed_amount
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,21 +36,20 @@ _TEN_MINUTES = 600_000_000  # microseconds
 _TILE = f"timestamp_micros(unix_micros(timestamp) - pmod(unix_micros(timestamp), {_TEN_MINUTES})) AS tile_start"
 
 
-def account_tiles(transactions: DataFrame, alerts: DataFrame, rules: object) -> DataFrame:
+def account_tiles(transactions: DataFrame, alerts: DataFrame, rules: object, summed: str = "amount") -> DataFrame:
     """Aggregate by account and ten minutes.
 
     Args:
         transactions: ``silver_transactions``.
         alerts: ``silver_alerts`` of the same days or more; an alert has the time of its large transaction.
         rules: not needed.
+        summed: the amount that is added up, in SQL: see :func:`~fraudlake.values.summed_amount`.
 
     Returns:
         The columns of ``gold_account_tiles``.
     """
     activity = (
-        transactions.selectExpr(
-            "account_id", _TILE, "date", "timestamp", f"{summed_amount(transactions.columns)} AS amount"
-        )
+        transactions.selectExpr("account_id", _TILE, "date", "timestamp", f"{summed} AS amount")
         .groupBy(*KEYS)
         .agg(
             F.count("*").alias("transactions"),
@@ -77,4 +75,5 @@ AGGREGATE = GroupAggregate(
         SILVER_ALERTS: ("account_id", _TILE, "to_date(timestamp) AS date"),
     },
     account_tiles,
+    adds_amounts=True,
 )

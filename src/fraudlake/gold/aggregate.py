@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,6 @@ from fraudlake.tables import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,11 @@ class GroupAggregate(Aggregate):
     an account, an hour or a declared column.
     """
 
-    compute: Callable[[DataFrame, DataFrame, Sequence[SmallThenLargeRule]], DataFrame]
+    compute: Callable[..., DataFrame]
     """Returns the table's rows of all groups. Arguments: ``silver_transactions`` of whole days, ``silver_alerts`` of
     these days or more, and the live rules of the kind small_then_large."""
+    adds_amounts: bool = False
+    """Whether ``compute`` also takes ``summed``, the amount to add up, in SQL."""
 
 
 def by_sources(aggregates: Iterable[GroupAggregate]) -> list[list[GroupAggregate]]:

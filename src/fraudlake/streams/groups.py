@@ -22,6 +22,7 @@ from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.streams import cases, refresh
 from fraudlake.streams.stream import Stream
 from fraudlake.text import durations
+from fraudlake.values import summed_amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -154,7 +155,8 @@ def _computed(
     alerts: DataFrame | None = None,
 ) -> DataFrame:
     alerts = lake.read(tables.SILVER_ALERTS) if alerts is None else alerts
-    return aggregate.compute(refresh.on_dates(transactions, days), alerts, rules)
+    summed = {"summed": summed_amount(lake.settings.silver_columns)} if aggregate.adds_amounts else {}
+    return aggregate.compute(refresh.on_dates(transactions, days), alerts, rules, **summed)
 
 
 def _rules(lake: Lake) -> list[SmallThenLargeRule]:
