@@ -546,8 +546,8 @@ GOLD_ACCOUNT_DAILY = Table(
     account_id STRING account
     date DATE day (UTC)
     transactions BIGINT number of transactions
-    amount_sum DOUBLE sum of their amounts, in account currency or `[currency].base`
-    amount_max DOUBLE largest amount, in account currency or `[currency].base`
+    amount_sum DOUBLE sum of their amounts, in account currency, or in the lake's base currency
+    amount_max DOUBLE largest amount, in account currency, or in the lake's base currency
     small_transactions BIGINT transactions that are small for any live rule of small_then_large
     large_transactions BIGINT transactions that are large for any live rule of small_then_large
     alerts BIGINT alerts
@@ -571,7 +571,7 @@ GOLD_CASES = Table(
     alert_ids ARRAY<STRING> the alerts, in the order of event time
     transaction_ids ARRAY<STRING> the transactions that completed them, in the same order, each once
     accounts BIGINT number of accounts of these
-    amount_at_risk DOUBLE sum of the amounts of these, in account currency or `[currency].base`
+    amount_at_risk DOUBLE sum of the amounts of these, in account currency, or in the lake's base currency
     detected_at TIMESTAMP when the first alert was raised (UTC)
     date DATE date (UTC) of opened_at
     """,

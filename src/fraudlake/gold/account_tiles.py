@@ -22,8 +22,8 @@ TABLE = Table(
     tile_start TIMESTAMP beginning (UTC), a full ten minutes
     date DATE day (UTC)
     transactions BIGINT number of transactions
-    amount_sum DOUBLE sum of their amounts, in account currency or `[currency].base`
-    amount_max DOUBLE largest amount, in account currency or `[currency].base`
+    amount_sum DOUBLE sum of their amounts, in account currency, or in the lake's base currency
+    amount_max DOUBLE largest amount, in account currency, or in the lake's base currency
     alerts BIGINT alerts
     first_transaction TIMESTAMP event time (UTC) of the first transaction
     last_transaction TIMESTAMP event time (UTC) of the last transaction

@@ -89,8 +89,8 @@ VIEW = View(
     window_start TIMESTAMP beginning (UTC), inclusive
     window_end TIMESTAMP end (UTC)
     transactions BIGINT number of transactions
-    amount_sum DOUBLE sum of their amounts, in account currency or `[currency].base`
-    amount_max DOUBLE largest amount, in account currency or `[currency].base`
+    amount_sum DOUBLE sum of their amounts, in account currency, or in the lake's base currency
+    amount_max DOUBLE largest amount, in account currency, or in the lake's base currency
     alerts BIGINT alerts
     state STRING open, or closed once the watermark has passed the window
     date DATE date (UTC) of window_start

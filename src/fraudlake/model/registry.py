@@ -176,10 +176,12 @@ class Registry:
         """
         champion = self.champion()
         if champion is None:
-            for newest in self.versions()[:1]:  # it waits for a second person, or its training was cut
+            versions = self.versions()
+            if versions:  # the newest waits for a second person, or its training was cut
+                number = versions[0].number
                 raise NoModelError(
-                    f"version {newest.number} does not score yet: approve its request in 'fraudlake approvals list', "
-                    f"or run 'fraudlake model promote {newest.number}'"
+                    f"version {number} does not score yet: approve its request in 'fraudlake approvals list', "
+                    f"or run 'fraudlake model promote {number}'"
                 )
             raise NoModelError(f"there is no model '{self._name}' to score with: run 'fraudlake train' first")
         return champion

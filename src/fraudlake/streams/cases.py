@@ -47,11 +47,11 @@ def update(lake: Lake, entities: Collection[Entity]) -> None:
 def _alerts(lake: Lake, condition: str) -> pa.Table:
     """Return alerts; amounts are those of silver in the base currency, if the lake has one."""
     alerts = tables.SILVER_ALERTS
-    found = lake.store.query(f"SELECT {cases.COLUMNS} FROM {alerts.name} {condition}", alerts)
-    if lake.settings.currency is None or not len(found):
-        return found
+    raised = lake.store.query(f"SELECT {cases.COLUMNS} FROM {alerts.name} {condition}", alerts)
+    if lake.settings.currency is None or not len(raised):
+        return raised
     silver = tables.SILVER_TRANSACTIONS
-    times = pc.min_max(found["timestamp"]).as_py()
+    times = pc.min_max(raised["timestamp"]).as_py()
     days = Window(times["min"].date(), times["max"].date())
     wanted = f"SELECT DISTINCT transaction_id FROM {alerts.name} {condition}"
     in_base = lake.store.query(
@@ -61,7 +61,7 @@ def _alerts(lake: Lake, condition: str) -> pa.Table:
         silver,
         alerts,
     )
-    joined = found.drop_columns("amount").join(in_base, "transaction_id")
+    joined = raised.drop_columns("amount").join(in_base, "transaction_id")
     return joined.set_column(joined.column_names.index("amount"), "amount", pc.fill_null(joined["amount"], 0.0))
 
 

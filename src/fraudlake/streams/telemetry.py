@@ -126,7 +126,7 @@ class Metrics:
         self._late.set_function(lambda: review.figure(lambda found: found.items))
         self._oldest.set_function(lambda: review.figure(_oldest_seconds))
         missing = _Counted("payments without a rate", partial(rates.count_missing, store))
-        self._without_rate.set_function(lambda: missing.figure(lambda found: found.without_rate))
+        self._without_rate.set_function(lambda: missing.figure(lambda counts: counts.without_rate))
 
     def started(self, step: str) -> None:
         """Mark a stream as running."""

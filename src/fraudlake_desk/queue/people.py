@@ -115,7 +115,7 @@ def _add(people: dict[str, Work], events: list[Event], window: Window) -> None:
     """Add the events of an item."""
     taken: Event | None = None
     decision: Event | None = None
-    marked: dict[str, float] = {}
+    amounts: dict[str, float] = {}
     counted_of: str | None = None
     for event in events:
         is_counted = window.first <= event.at.date() <= window.last
@@ -125,13 +125,13 @@ def _add(people: dict[str, Work], events: list[Event], window: Window) -> None:
         if event.is_verdict and is_counted:
             work = _of(people, event.analyst)
             work.verdicts[str(event.verdict)] += 1
-            marked[event.analyst] = event.fraud_amount or 0.0
+            amounts[event.analyst] = event.fraud_amount or 0.0
             counted_of = event.analyst
             if taken is not None and taken.analyst == event.analyst:
                 work.seconds.append((event.at - taken.at).total_seconds())
         if event.kind == "withdrawn" and is_counted:
             _of(people, event.analyst).withdrawn += 1
-            marked.pop(event.analyst, None)
+            amounts.pop(event.analyst, None)
             counted_of = None
         if event.kind in ("waiting", "assigned", "escalated") and is_counted:
             _of(people, event.analyst).set_aside += 1
@@ -140,10 +140,10 @@ def _add(people: dict[str, Work], events: list[Event], window: Window) -> None:
             taken = event if event.kind == "taken" else None
         if event.is_verdict or event.kind == "withdrawn":
             decision = event if event.is_verdict else None
-    for name, amount in marked.items():
+    for name, amount in amounts.items():
         _of(people, name).fraud_amount += amount
     if counted_of is not None:
-        _of(people, counted_of).counted_amount += marked[counted_of]
+        _of(people, counted_of).counted_amount += amounts[counted_of]
 
 
 def _of(people: dict[str, Work], name: str) -> Work:

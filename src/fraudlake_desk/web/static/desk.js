@@ -55,7 +55,7 @@
       keep(sent);
       return false;
     }
-    // A desk that was started again lets this browser in only with its new address: until then it is kept.
+    // After a restart the desk answers 403 until its new address is open, so that the form must stay stored.
     if (answer.status !== 403) localStorage.removeItem(UNSENT);
     if (answer.ok) {
       if (result.part) show(result.part);
