@@ -81,7 +81,7 @@ def test_verdicts_name_transactions_alerts_or_cases_and_unknown_ids_are_listed(
     )
     done = fraudlake_here("--lake", str(raised.root), "verdicts", str(file))
     assert done.returncode == 1
-    assert done.stdout.startswith("4 verdicts loaded, 0 were known already;")
+    assert done.stdout == "4 verdicts loaded, 0 were known already; no model scores yet: 'fraudlake train' makes one\n"
     assert done.stderr.splitlines()[-1] == (
         f"fraudlake: {file}: 3 rows with no payment in this lake, or with several: not loaded, but written to "
         "decided.csv.unmatched.csv: no-such-alert, no-such-case, part-0-99"

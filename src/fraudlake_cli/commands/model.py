@@ -128,17 +128,24 @@ def verdicts(app: App, /, file: Path, map_: str | None, **flags: str | None) -> 
     nothing. Exit code 1 if rows match no payment, or several: they are listed, and written to FILE.unmatched.csv, and
     all other verdicts are loaded. Needs: refine.
     """
+    from fraudlake import tables
+    from fraudlake.model import published
     from fraudlake.model import verdicts as decided
 
     of = _format({"map": map_, **flags})
     lake = app.open()
     with console.status("verdicts"):
         done = decided.load(lake, file, of)
+    has_champion = lake.has(tables.GOLD_MODELS) and published.champion_number(lake) is not None
+    if has_champion:
+        then = "the figures of the model follow with the next 'fraudlake score'"
+    else:
+        then = "no model scores yet: 'fraudlake train' makes one"
     future = f"\n{counted(done.future, 'verdict')} dated in the future: each counts from its decided_at on"
     app.say(
         asdict(done),
         f"{counted(done.taken, 'verdict')} loaded, {done.known:,} were known already; "
-        f"the figures of the model follow with the next 'fraudlake score'{future if done.future else ''}",
+        f"{then}{future if done.future else ''}",
     )
     if done.unknown:
         more = len(done.unknown) - _LISTED
