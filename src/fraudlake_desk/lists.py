@@ -257,8 +257,8 @@ def _propose(store: Store, keys: pa.Table, common: Mapping[str, Any], wanted: Ne
         _append(store, keys, {**common, "event": PROPOSED}, ids)
     subject = f"{counted(len(keys), 'key')} of the list {common['list']} until {wanted.until}"
     arguments["proposal"] = proposal
-    asked = Proposal("list", subject, {"keys": 0}, {"keys": len(keys)}, arguments)
-    gate.require(store, asked, wanted.author, wanted.reason)
+    change = Proposal("list", subject, {"keys": 0}, {"keys": len(keys)}, arguments)
+    gate.require(store, change, wanted.author, wanted.reason)
 
 
 def _is_of(proposal: str) -> str:
@@ -285,7 +285,7 @@ def _carry_out(store: Store, request: Request) -> None:
     starts_at, ends_at = entries_.span(store, date.fromisoformat(given["until"]), now)
     common = {"list": given["list"], "entity": given["of"], "starts_at": starts_at, "ends_at": ends_at, "at": now}
     statement = f"SELECT entity_key, account_id, reason FROM {_TABLE.name} WHERE {_is_of(given['proposal'])}"
-    _append(store, store.query(statement, _TABLE), {**common, "event": "added", "author": request.asked.person})
+    _append(store, store.query(statement, _TABLE), {**common, "event": "added", "author": request.event.person})
 
 
 EFFECT = Effect(_state, _carry_out)

@@ -57,7 +57,7 @@ def test_a_verdict_is_overturned_when_another_person_agrees(
     assert label(decided) is after
     first, second = event_log.read_events(decided)
     assert (first.analyst, second.analyst, second.reason) == ("ann", "bob", arguments[-1])
-    assert second.event_id == log.find(decided, 1).asked.event_id
+    assert second.event_id == log.find(decided, 1).event.event_id
 
 
 def test_an_author_corrects_no_verdict_of_their_own_alone_either(decided: LocalStore, command: Command) -> None:
@@ -104,7 +104,7 @@ def test_a_correction_that_was_killed_after_its_event_is_completed_once(decided:
 def test_of_several_items_only_those_that_were_decided_wait(decided: LocalStore, command: Command) -> None:
     refused = command("bob", "review", "verdict", ITEM, "alert1", "genuine", "--correct", "--reason", "x")
     assert "2 of 2 items not done" in refused  # the other one has no verdict to correct
-    assert [request.asked.subject for request in log.read(decided).values()] == [f"corrected verdict on {ITEM}"]
+    assert [request.event.subject for request in log.read(decided).values()] == [f"corrected verdict on {ITEM}"]
 
 
 def event(number: int, kind: Any, verdict: Any, of: tuple[str, ...], fraud: tuple[str, ...] = ()) -> Event:

@@ -55,7 +55,7 @@ def test_a_version_scores_when_another_person_agrees_and_goes_the_same_way(
     published = published_champion(lake)
     assert published is not None and (number_of(lake), published.number) == ("1", "1")
     assert log.find(lake.store, first).changes == [("champion", None, "1")]
-    assert log.find(lake.store, first).asked.person == "ann"
+    assert log.find(lake.store, first).event.person == "ann"
     approve(lake, ask(lake, "2", monkeypatch))
     assert number_of(lake) == "2"
     with pytest.raises(gate.WaitingError):

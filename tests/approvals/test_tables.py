@@ -32,8 +32,8 @@ def _ann(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def approve(lake: Any, number: int) -> str:
     request = log.find(lake.store, number)
-    assert request.asked.action is not None
-    return gate.approve(lake.store, number, "bob", "seen", effects.find(request.asked.action), lake).status
+    assert request.event.action is not None
+    return gate.approve(lake.store, number, "bob", "seen", effects.find(request.event.action), lake).status
 
 
 def test_a_table_is_restored_when_another_person_agrees_and_has_not_changed_since(lake: Any) -> None:
@@ -78,6 +78,6 @@ def test_an_account_is_forgotten_when_another_person_agrees_and_no_request_names
     assert opened.read(tables.SILVER_TRANSACTIONS).select("account_id").collect() == [(OTHER,)]
     assert traces(opened.root, NAMED) == set()
     request = log.find(opened.store, 1)
-    assert (request.asked.is_erased, request.asked.subject, request.asked.account_ids) == (True, None, ())
+    assert (request.event.is_erased, request.event.subject, request.event.account_ids) == (True, None, ())
     assert [event.kind for event in request.followed] == ["approved", "carried out"]
     assert log.verify(log.read_events(opened.store), None, True).faults == []

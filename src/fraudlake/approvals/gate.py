@@ -145,7 +145,7 @@ def require_whole(request: Request) -> None:
     Raises:
         FraudlakeError: it is erased.
     """
-    if request.asked.is_erased:
+    if request.event.is_erased:
         raise FraudlakeError(
             f"request {request.number} named an account that was forgotten, and is erased: repeat the command that "
             "asked, and reject or withdraw this one"

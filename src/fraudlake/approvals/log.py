@@ -81,7 +81,7 @@ def ask(store: Store, proposal: Proposal, person: str, reason: str | None, now: 
 
     def make(known: Mapping[int, Request], event_id: str, number: int) -> Event | Request:
         for one in known.values():
-            same = (one.asked.action, one.asked.before, one.asked.arguments) == (proposal.action, before, arguments)
+            same = (one.event.action, one.event.before, one.event.arguments) == (proposal.action, before, arguments)
             if same and one.status == "waiting":
                 return one
         _require_texts(person, reason)

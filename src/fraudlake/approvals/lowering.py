@@ -48,7 +48,7 @@ def _carry_out(lake: Lake, request: Request) -> None:
     """Record the approved number of keys, unless that was done before."""
     if _state(lake, request) == request.after:
         return
-    change = Change(request.asked.person, request.asked.reason)
+    change = Change(request.event.person, request.event.reason)
     if not definition.write(lake, request.after, definition.read(lake), change):
         raise FraudlakeError(f"another command has changed the definition of {lake.name} meanwhile: run this one again")
 

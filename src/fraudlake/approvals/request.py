@@ -15,13 +15,13 @@ from fraudlake.approvals.event import Event, Kind
 class Request:
     """Something that a person asked for, with the allowed events that followed."""
 
-    asked: Event
+    event: Event
     followed: tuple[Event, ...] = ()
 
     @property
     def number(self) -> int:
         """Its number."""
-        return self.asked.number
+        return self.event.number
 
     @property
     def status(self) -> str:
@@ -41,17 +41,17 @@ class Request:
     @property
     def before(self) -> dict[str, Any]:
         """The state on which it was asked; empty if ``forget`` has erased it."""
-        return _read(self.asked.before)
+        return _read(self.event.before)
 
     @property
     def after(self) -> dict[str, Any]:
         """The state that it leads to, in the form of :attr:`before`."""
-        return _read(self.asked.after)
+        return _read(self.event.after)
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The values with which it is carried out."""
-        return _read(self.asked.arguments)
+        return _read(self.event.arguments)
 
     @property
     def changes(self) -> list[tuple[str, Any, Any]]:
@@ -95,17 +95,17 @@ def _plain(name: str) -> str:
 
 def refusal(request: Request, kind: Kind, person: str) -> str | None:
     """Return why a person's event may not follow on a request; None if it may."""
-    asked = request.asked
-    is_own = is_same_person(asked.person, person)
+    event = request.event
+    is_own = is_same_person(event.person, person)
     if kind in ("approved", "rejected"):
         if is_own:
             return (
-                f"request {request.number} is by {asked.person}: another person must decide; its author can withdraw it"
+                f"request {request.number} is by {event.person}: another person must decide; its author can withdraw it"
             )
         return None if request.status == "waiting" else _settled(request)
     if kind == "withdrawn":
         if not is_own:
-            return f"request {request.number} is by {asked.person}, who alone can withdraw it: reject it instead"
+            return f"request {request.number} is by {event.person}, who alone can withdraw it: reject it instead"
         return None if request.is_open else _settled(request)
     if kind == "carried out":
         if request.approval is None:

@@ -67,7 +67,7 @@ def _state(lake: Lake, request: Request) -> dict[str, Any]:
     known = audit.read(lake)
     finished = {account: known.finished_at(account) for account in request.arguments["accounts"]}
     return {
-        account: "forgotten" if at is not None and at >= request.asked.at else "known"
+        account: "forgotten" if at is not None and at >= request.event.at else "known"
         for account, at in finished.items()
     }
 

@@ -24,7 +24,7 @@ from fraudlake.lake import compaction, conflict, delta_rs_reader, lake_format
 from fraudlake.lake.answers import Answers
 from fraudlake.lake.commit import Commit, Detail
 from fraudlake.lake.delta_rs_writer import DeltaRsWriter, is_plain
-from fraudlake.lake.store import Answer, Asked, LakeStore, Snapshot, complete, declared
+from fraudlake.lake.store import Answer, LakeStore, Request, Snapshot, complete, declared
 from fraudlake.lake.together import Together
 from fraudlake.process import host
 
@@ -140,14 +140,14 @@ class LocalStore(LakeStore):
             finally:
                 self._writer = 0
 
-    def together(self, carry_out: Callable[[Any, Sequence[Asked]], list[Answer]], asked: Asked) -> Answer:
+    def together(self, carry_out: Callable[[Any, Sequence[Request]], list[Answer]], request: Request) -> Answer:
         """Run a call batched with those of other threads, in one turn: see :meth:`Store.together`."""
 
-        def in_turn(all_: Sequence[Asked]) -> list[Answer]:
+        def in_turn(all_: Sequence[Request]) -> list[Answer]:
             with self.in_turn():
                 return carry_out(self, all_)
 
-        answer: Answer = self._together.setdefault(carry_out, Together(in_turn))(asked)
+        answer: Answer = self._together.setdefault(carry_out, Together(in_turn))(request)
         return answer
 
     def append(self, table: Table, rows: pa.Table) -> None:

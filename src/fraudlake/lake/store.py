@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fraudlake.settings import Settings
     from fraudlake.tables import Table
 
-Asked = TypeVar("Asked")
+Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
 
@@ -110,14 +110,14 @@ class Store(ABC):
         """
         return nullcontext()
 
-    def together(self, carry_out: Callable[[Any, Sequence[Asked]], list[Answer]], asked: Asked) -> Answer:
+    def together(self, carry_out: Callable[[Any, Sequence[Request]], list[Answer]], request: Request) -> Answer:
         """Run a call, possibly batched with concurrent calls of this process.
 
         Args:
             carry_out: handles a batch of requests in a store, and returns their answers in the same order.
-            asked: the request.
+            request: the request.
         """
-        (answer,) = carry_out(self, [asked])
+        (answer,) = carry_out(self, [request])
         return answer
 
     @abstractmethod

@@ -56,7 +56,7 @@ def show(app: App, /, number: int, **flags: str | None) -> None:
         changes += [name, f"  before  {before}", f"  after   {after}", *([f"  stays   {same}"] if same else [])]
     events = [
         f"{event.at:%Y-%m-%d %H:%M:%S}  {event.kind} by {event.person}{f': {event.reason}' if event.reason else ''}"
-        for event in (request.asked, *request.followed)
+        for event in (request.event, *request.followed)
     ]
     app.say(_as_dict(request), "\n".join([_line(request), *changes, *events]))
 
@@ -124,24 +124,24 @@ def _effect(app: App, store: Store, number: int, flags: dict[str, str | None]) -
     from fraudlake.approvals import log
     from fraudlake_desk import effects
 
-    action = log.find(store, number).asked.action
+    action = log.find(store, number).event.action
     assert action is not None
     return effects.find(action), store if action in effects.OF_STORE else app.open(**flags)
 
 
 def _say(app: App, request: Request) -> None:
-    app.say(_as_dict(request), f"request {request.number} is {request.status}: {request.asked.subject or 'erased'}")
+    app.say(_as_dict(request), f"request {request.number} is {request.status}: {request.event.subject or 'erased'}")
 
 
 def _line(request: Request) -> str:
-    asked = request.asked
+    event = request.event
     return (
-        f"{request.number:>4}  {request.status:<11}  {asked.subject or 'erased'}; {asked.person}, "
-        f"{asked.at:%Y-%m-%d %H:%M}: {asked.reason or 'erased'}"
+        f"{request.number:>4}  {request.status:<11}  {event.subject or 'erased'}; {event.person}, "
+        f"{event.at:%Y-%m-%d %H:%M}: {event.reason or 'erased'}"
     )
 
 
 def _as_dict(request: Request) -> dict[str, Any]:
     shown = {"request": request.number, "status": request.status}
     parts = {name: getattr(request, name) for name in ("before", "after", "arguments")}
-    return {**shown, **asdict(request.asked), **parts, "followed": [asdict(event) for event in request.followed]}
+    return {**shown, **asdict(request.event), **parts, "followed": [asdict(event) for event in request.followed]}

@@ -34,7 +34,7 @@ def _state(store: Store, request: Request) -> dict[str, Any]:
 def _carry_out(store: Store, request: Request) -> None:
     """Write the event, unless it was written before, and the labels that follow from it."""
     item = items.require(store, request.arguments["item_id"])
-    event_id = request.asked.event_id
+    event_id = request.event.event_id
 
     def make(before: State) -> Event:
         at = max(before.time, before.last.at + _LEAST) if before.last else before.time

@@ -76,7 +76,7 @@ def routes(site: Site) -> list[Route]:
 def _approve(store: Store, number: int, person: Person, reason: str) -> None:
     """Approve a request, and carry it out if that takes no Spark."""
     request = log.find_intact(store, number)
-    action = request.asked.action
+    action = request.event.action
     if action in effects.OF_STORE:
         gate.approve(store, number, person.name, reason, effects.find(action), store)
     else:
@@ -107,7 +107,7 @@ def _notice(known: dict[int, Request], text: str | None) -> str | None:
 
 def _trials(store: Store, requests: Sequence[Request]) -> dict[int, list[tuple[str, str]]]:
     """Return the addresses and names of what-ifs by request: of versions of rules that it wants evaluated."""
-    of_rules = [one for one in requests if one.asked.action == "rules"]
+    of_rules = [one for one in requests if one.event.action == "rules"]
     present = rules.read(store)[0] if of_rules else RuleSet(())
     trials: dict[int, list[tuple[str, str]]] = {}
     for request in of_rules:
@@ -122,10 +122,10 @@ def _trials(store: Store, requests: Sequence[Request]) -> dict[int, list[tuple[s
 
 def _view(request: Request, person: Person, trials: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
     """Return what the page shows of a request to a person."""
-    is_own = is_same_person(request.asked.person, person.name)
+    is_own = is_same_person(request.event.person, person.name)
     return {
         "request": request,
-        "events": (request.asked, *request.followed),
+        "events": (request.event, *request.followed),
         "changes": [(name, *in_words(before, after)) for name, before, after in request.changes],
         "trials": trials,
         "may_decide": request.status == "waiting" and not is_own and person.may_approve,
