@@ -60,7 +60,7 @@ def test_a_user_without_home_gets_one_for_libraries_that_ask(tmp_path: Path, mon
     monkeypatch.setenv("MLFLOW_RUN_ID", "of another run")
     monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY", raising=False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    host.settle()
+    host.complete_environment()
     assert Path.home() == tmp_path / f"fraudlake-{os.getuid()}"
     assert "MLFLOW_RUN_ID" not in os.environ
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"

@@ -103,7 +103,7 @@ def test_only_the_main_thread_handles_signals() -> None:
     before, handlers = signal.getsignal(signal.SIGTERM), []
 
     def run() -> None:
-        with stop.handled(is_program=True), stop.deferred(), stop.kept(lambda: None):
+        with stop.handled(is_program=True), stop.deferred(), stop.restore_handlers(lambda: None):
             handlers.append(signal.getsignal(signal.SIGTERM))
         stop.check()
 
@@ -116,11 +116,15 @@ def test_only_the_main_thread_handles_signals() -> None:
 def test_spark_does_not_take_sigint_for_itself() -> None:
     interrupted: list[int] = []
     with pytest.raises(stop.StoppedError), stop.handled():
-        with stop.kept(lambda: interrupted.append(1)):
+        with stop.restore_handlers(lambda: interrupted.append(1)):
             signal.signal(signal.SIGINT, signal.default_int_handler)
         kill(signal.SIGINT)
     assert interrupted == [1]
-    with pytest.raises(stop.StoppedError, match=r"SIGINT \(starting Spark\)"), stop.handled(), stop.kept(lambda: None):
+    with (
+        pytest.raises(stop.StoppedError, match=r"SIGINT \(starting Spark\)"),
+        stop.handled(),
+        stop.restore_handlers(lambda: None),
+    ):
         signal.signal(signal.SIGINT, signal.default_int_handler)
         kill(signal.SIGINT)
 

@@ -45,7 +45,7 @@ def _run() -> None:
             raise UsageError(f"the argument {foreign!r} is not UTF-8: rename the file or name")
         with stop.failing():
             if not _ends_with_its_machine():
-                host.settle()
+                host.complete_environment()
                 host.require_own_modules()
             code = cli.main(prog_name="fraudlake", standalone_mode=False)
             stop.check()  # a continuous command returns normally when it is stopped

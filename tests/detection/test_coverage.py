@@ -30,7 +30,7 @@ def figures(lake: Any) -> tuple[int, int, int]:
     rules = rule_table.read(lake)
     version = rules.version_of("dear")
     report = comparison.compare(lake, rules, version, None, None).report
-    return report.transactions, coverage.seen(lake, version, by_time=True).count(), report.alerts
+    return report.transactions, coverage.evaluated_rows(lake, version, by_time=True).count(), report.alerts
 
 
 @pytest.mark.long

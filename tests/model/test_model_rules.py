@@ -139,7 +139,7 @@ def test_a_live_rule_and_a_shadow_raise_the_alerts_of_what_is_scored_from_then_o
     version = rules.version_of("likely")
     compared = comparison.compare(lake, rules, version, None, None).report
     assert (compared.transactions, compared.alerts) == (len(new), len(likely(new)))
-    assert coverage.seen(lake, version, by_time=True).count() == len(new)
+    assert coverage.evaluated_rows(lake, version, by_time=True).count() == len(new)
     of_day, matches = alerts.backtest(lake, version.rule, date(2026, 1, 5), date(2026, 1, 5))
     assert of_day.as_dict() == compared.as_dict()
     assert {("likely", name) for name in matches.toArrow()["transaction_id"].to_pylist()} == likely(new)

@@ -168,23 +168,23 @@ def as_evidence(alerts: DataFrame, silver: DataFrame, decided: DataFrame) -> Dat
 def compare(lake: Lake, rules: RuleSet, version: RuleVersion, first: date | None, last: date | None) -> Comparison:
     """Compare what a rule raised in ``silver_alerts`` or ``silver_shadow_alerts`` in a range of days (inclusive).
 
-    All figures cover the transactions on which the version was evaluated: see :func:`coverage.seen`.
+    All figures cover the transactions on which the version was evaluated: see :func:`coverage.evaluated_rows`.
     """
     try:
-        return _compare_over(lake, coverage.seen(lake, version), rules, version, first, last)
+        return _compare_over(lake, coverage.evaluated_rows(lake, version), rules, version, first, last)
     except PySparkException as error:
         if not is_missing(error):
             raise
-        return _compare_over(lake, coverage.seen(lake, version, by_time=True), rules, version, first, last)
+        return _compare_over(lake, coverage.evaluated_rows(lake, version, by_time=True), rules, version, first, last)
 
 
 def _compare_over(
-    lake: Lake, seen: DataFrame, rules: RuleSet, version: RuleVersion, first: date | None, last: date | None
+    lake: Lake, rows: DataFrame, rules: RuleSet, version: RuleVersion, first: date | None, last: date | None
 ) -> Comparison:
     alerts = lake.read(tables.SILVER_ALERTS).unionByName(lake.read(tables.SILVER_SHADOW_ALERTS))
     own = raised(alerts, version).where(truth.condition("to_date(timestamp)", first, last))
     in_range = truth.condition("date", first, last)
-    with persisted(seen.where(in_range).select("transaction_id", "date", "label")) as transactions:
+    with persisted(rows.where(in_range).select("transaction_id", "date", "label")) as transactions:
         history = truth.count_rows(transactions)
         decided = truth.verdicts_on(lake, in_range, transactions)
         frauds = truth.frauds(decided)

@@ -25,7 +25,7 @@ _STEPS: Mapping[Source, tuple[str, ...]] = {"transactions": ("detect",), "predic
 """The streams that evaluate rules."""
 
 
-def seen(lake: Lake, version: RuleVersion, by_time: bool = False) -> DataFrame:
+def evaluated_rows(lake: Lake, version: RuleVersion, by_time: bool = False) -> DataFrame:
     """Return the rows of ``silver_transactions`` on which a version was evaluated, in all of its periods in the stream.
 
     A period begins after the table version that the stream had read when the rule began, and ends with the table

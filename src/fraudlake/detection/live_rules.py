@@ -102,14 +102,14 @@ class LiveRules:
             definition = version.rule.model_dump_json()
             known = before.get(definition)
             part = new.select([*dict.fromkeys((*evidence.NEEDS, *compiled.columns))])
-            seen = 0
+            old_rows = 0
             rule_state = ()
             if known is not None:
                 earlier = pa.ipc.open_stream(known["rows"]).read_all()
                 part = pa.concat_tables([earlier, part])
-                seen = len(earlier)
+                old_rows = len(earlier)
                 rule_state = json.loads(known["open_matches"])
-            evaluation = compiled.evaluate(part, seen, rule_state, now)
+            evaluation = compiled.evaluate(part, old_rows, rule_state, now)
             if evaluation.alerts:
                 raised.append(
                     RuleAlerts(version, evidence.described(part, evaluation.alerts, compiled.columns, self.entity))

@@ -173,14 +173,14 @@ class _Counting:
         if settings.currency is not None:  # alerts have amounts of payments, and silver those to add up
             amount = summed_amount(settings.silver_columns)
             with_silver = f"LEFT JOIN {SILVER_TRANSACTIONS.name} s ON p.transaction_id = s.transaction_id "
-        found = (
+        frauds = (
             f"SELECT p.alert_id, p.transaction_id, {amount} AS amount FROM ({self._payments}) p "
             f"JOIN ({self._truth}) t ON p.transaction_id = t.transaction_id {with_silver}WHERE t.is_fraud = 1"
         )
         is_shared = "CASE WHEN a.is_shared_case = 1 OR s.transaction_id IS NOT NULL THEN 1 ELSE 0 END"
         payments = (
             "SELECT a.rule, p.transaction_id, max(coalesce(p.amount, 0.0)) AS amount, "
-            f"max({is_shared}) AS is_shared FROM ({found}) p JOIN ({self._placed()}) a ON p.alert_id = a.alert_id "
+            f"max({is_shared}) AS is_shared FROM ({frauds}) p JOIN ({self._placed()}) a ON p.alert_id = a.alert_id "
             f"LEFT JOIN ({self._shared()}) s ON p.transaction_id = s.transaction_id "
             "WHERE a.is_own = 1 GROUP BY a.rule, p.transaction_id"
         )

@@ -54,10 +54,10 @@ def what_if(lake: Lake, old: Rule | None, new: Rule, first: date | None = None, 
     since = None
     if begin is not None and None not in look_backs:
         since = (begin - max(span for span in look_backs if span is not None)).date()
-    seen = truth.condition("date", since, last)
-    rows, needs = backtest.with_verdicts(lake, lake.read(tables.SILVER_TRANSACTIONS).where(seen), seen)
+    in_history = truth.condition("date", since, last)
+    rows, needs = backtest.with_verdicts(lake, lake.read(tables.SILVER_TRANSACTIONS).where(in_history), in_history)
     frauds = truth.frauds(truth.verdicts_on(lake, in_range)) if backtest.VERDICT in needs else 0
-    tasks = backtest.tasks_for(lake, truth.count_range(lake, seen).transactions)
+    tasks = backtest.tasks_for(lake, truth.count_range(lake, in_history).transactions)
     evaluate = partial(backtest.evaluate_in_tasks, rows, rules, lake.settings, tasks, needs)
     if any(rule.watched for rule in rules) or suppression.read_entries(lake, rules) is not None:
         schema = f"{evidence.COLUMNS}, {VERSION} INT"

@@ -67,7 +67,7 @@ def read(lake: Lake) -> Recorded:
     )
 
 
-def settle(lake: Lake, recorded: Recorded, change: Change | None = None) -> tuple[Settings, dict[str, Any]]:
+def resolve(lake: Lake, recorded: Recorded, change: Change | None = None) -> tuple[Settings, dict[str, Any]]:
     """Return the settings of a lake that is being opened, completed by its definition, and the values to record.
 
     Args:

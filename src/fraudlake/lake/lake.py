@@ -111,7 +111,7 @@ class Lake(ABC):
         for _ in range(_ATTEMPTS):
             self.settings = given
             recorded = definition.read(self)
-            self.settings, new = definition.settle(self, recorded, change)
+            self.settings, new = definition.resolve(self, recorded, change)
             if is_read or not new:
                 return
             if not self.has(tables.SILVER_DEFINITION):

@@ -153,7 +153,7 @@ def launch(
     printed_before = log.stat().st_size if log.exists() else 0
     conf = SparkConf().setAppName("fraudlake").setMaster(master).setAll([*configuration.items()])
     try:
-        with _output_to(log), stop.kept(_reconnect):
+        with _output_to(log), stop.restore_handlers(_reconnect):
             with _in_environment(given), stop.deferred():  # Java that loses its Python while it starts does not end
                 SparkContext._ensure_initialized(conf=conf)
             stop.check()
@@ -332,9 +332,9 @@ def with_options(own: Mapping[str, str], settings: Settings) -> dict[str, str]:
         UsageError: the settings have another value for an option that is set here.
     """
     own = {**own, "spark.local.dir": str(host.temporary()), "spark.hadoop.fs.defaultFS": "file:///"}
-    taken = next((name for name in settings.spark_options if name in own or name in _MODES), None)
-    if taken is not None:
-        raise UsageError(f"spark_options: {taken} cannot be set, since fraudlake decides it")
+    option = next((name for name in settings.spark_options if name in own or name in _MODES), None)
+    if option is not None:
+        raise UsageError(f"spark_options: {option} cannot be set, since fraudlake decides it")
     return own | settings.spark_options
 
 

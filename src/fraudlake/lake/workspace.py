@@ -164,8 +164,8 @@ class WorkspaceLake(Lake):
         Predictive optimization runs VACUUM by itself, by the table's property, even if a stream has still to read a
         file. So tables that streams read keep files as long as their log, which streams need, too.
         """
-        kept = self.settings.retention
-        return max(kept, _LOG_KEPT) if table.name in tables.STREAMED else kept
+        retention = self.settings.retention
+        return max(retention, _LOG_KEPT) if table.name in tables.STREAMED else retention
 
     def session_for_files(self, table: tables.Table, size: int) -> SparkSession:
         """Set the size, in bytes, that OPTIMIZE gives the files of a table; return the session.

@@ -62,7 +62,7 @@ def model_store(lake: Lake) -> ModelStore:
         # MLflow would retry for a minute, and then fail with a stack trace.
         with contextlib.closing(sqlite3.connect(file)) as store:
             _require_known(store, file)
-            _settle(store, artifacts)
+            _correct_uris(store, artifacts)
     uri = f"sqlite:///{file}"
     return ModelStore(uri, uri, artifacts)
 
@@ -141,7 +141,7 @@ def _make(file: Path) -> None:
         draft.replace(file)
 
 
-def _settle(store: sqlite3.Connection, artifacts: str) -> None:
+def _correct_uris(store: sqlite3.Connection, artifacts: str) -> None:
     """Correct the full URIs of a store's files, which are wrong after a lake was moved or copied."""
     for table, column in _LOCATIONS:
         # A store of an earlier MLflow lacks some of these tables and columns.

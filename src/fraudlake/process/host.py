@@ -82,7 +82,7 @@ def require_utf8() -> None:
         raise UsageError(f"Python reads file names as {encoding}: start it with PYTHONUTF8=1")
 
 
-def settle() -> None:
+def complete_environment() -> None:
     """Complete this process's environment for MLflow, which needs a home, and would continue a run that it names."""
     os.environ.pop("MLFLOW_RUN_ID", None)
     # MLflow reports each call to its makers by default, and the machine may have no network.

@@ -36,8 +36,8 @@ def leave_current_folder() -> None:
 
 def of_workers() -> str:
     """Return PYTHONPATH for Spark's workers, without folders whose modules run at Python's start."""
-    kept = (folder for folder in _folders() if not _modules(folder, _CUSTOMIZING) or _has_packages(folder))
-    return os.pathsep.join(kept)
+    folders = (folder for folder in _folders() if not _modules(folder, _CUSTOMIZING) or _has_packages(folder))
+    return os.pathsep.join(folders)
 
 
 def _folders() -> list[str]:

@@ -123,7 +123,7 @@ def check(doing: str = "") -> None:
 
 
 @contextmanager
-def kept(interrupted: Callable[[], None]) -> Iterator[None]:
+def restore_handlers(interrupted: Callable[[], None]) -> Iterator[None]:
     """Restore the handlers after Spark has started, since it replaces that of SIGINT (seen in PySpark 4.2).
 
     Args:

@@ -80,7 +80,7 @@ class FileSource:
 
     def prepare(self, lake: Lake) -> None:
         """Load the ledger, look for changes that the stream did not notice, and retry rejected files on demand."""
-        landing_folder(lake).settle("ingest")
+        landing_folder(lake).correct_paths("ingest")
         self.entries = ledger.latest(lake)
         self.application = lake.store.identity(tables.BRONZE_FILES)
         appended = numbered_append.last_number(lake, self.application)
@@ -96,7 +96,7 @@ class FileSource:
         self.entries_before = len(self.entries)
 
     @property
-    def taken(self) -> int:
+    def new_files(self) -> int:
         """Number of files that got their first entry between :meth:`prepare` and :meth:`finish`."""
         return len(self.entries) - self.entries_before
 
@@ -189,13 +189,13 @@ class FileSource:
                 # Every exception counts: Spark's errors are py4j's inside a micro-batch and pyspark's outside (seen in
                 # PySpark 4.2).
                 stop.check()
-                taken = self.last_append
+                previous_append = self.last_append
                 self.last_append = self._last_append(lake)
                 self.entries = ledger.latest(lake)
                 self._catch_up(lake)
                 unknown = [file for file in folder.current(files) if not _is_known(file, self.entries)]
                 new_outcomes = _outcomes(folder, unknown, self.entries, whole=True)
-                if attempt == _ATTEMPTS or (new_outcomes, self.last_append) == (outcomes, taken):
+                if attempt == _ATTEMPTS or (new_outcomes, self.last_append) == (outcomes, previous_append):
                     raise
                 outcomes = new_outcomes
         self._add_entries(lake, outcomes)

@@ -97,7 +97,7 @@ class LandingFolder(ABC):
         """Return the paths of all files that a step's stream has ever listed, read or not."""
 
     @abstractmethod
-    def settle(self, step: str) -> None:
+    def correct_paths(self, step: str) -> None:
         """Correct the paths that a step's stream has listed, if the lake was moved or copied since.
 
         Otherwise the stream lists all files again, and repeats a micro-batch that was cut in the former place.

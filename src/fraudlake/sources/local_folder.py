@@ -107,7 +107,7 @@ class LocalFolder(LandingFolder):
         folder = self._lake.checkpoint(step).folder / "sources" / "0"
         return [path for path in folder.glob("[0-9]*") if path.name.removesuffix(".compact").isdigit()]
 
-    def settle(self, step: str) -> None:
+    def correct_paths(self, step: str) -> None:
         """Correct the paths that a step's stream has listed, if the lake was moved or copied since.
 
         Otherwise the stream lists all files again, and repeats a micro-batch that was cut in the former place.

@@ -99,7 +99,7 @@ class Volume(LandingFolder):
             # It is not documented whether the path has a blank or %20.
             yield path if Path(path).exists() else unquote(path)
 
-    def settle(self, step: str) -> None:
+    def correct_paths(self, step: str) -> None:
         """Do nothing: Auto Loader lists the files of a new place again, and the ledger knows them by name."""
 
     def count_rows(self, files: list[File], whole: bool = False, with_digests: bool = False) -> list[Counted]:

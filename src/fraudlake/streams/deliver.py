@@ -95,7 +95,7 @@ def streams(lake: Lake, to: str, from_now: bool = False) -> list[Stream]:
             reads=(tables.SILVER_ALERTS,),
             writes={tables.SILVER_DELIVERIES: f"destination = '{to}'"},
             persist=False,
-            taken=lambda first: appender.rows_since(lake, tables.SILVER_DELIVERIES, first),
+            count_rows=lambda first: appender.rows_since(lake, tables.SILVER_DELIVERIES, first),
         )
     ]
 

@@ -22,21 +22,21 @@ class RowCount:
     micro-batch did not read the rows that it was given.
     """
 
-    def __init__(self, lake: Lake, step: str, reads: Sequence[Table], taken: Callable[[int], int] | None) -> None:
+    def __init__(self, lake: Lake, step: str, reads: Sequence[Table], count_rows: Callable[[int], int] | None) -> None:
         """Count from the checkpoint of a stream that has not started.
 
         Args:
             lake: the lake.
             step: the stream's step.
             reads: the tables that the stream reads.
-            taken: counts the rows of its micro-batches from a number on; None if the commits of the tables do.
+            count_rows: counts the rows of its micro-batches from a number on; None if the commits of the tables do.
         """
         self.rows = self.batches = 0
-        self._seen = -1
+        self._last_batch = -1
         self._lake = lake
         self._step = step
         self._reads = reads
-        self._taken = taken
+        self._count_rows = count_rows
         self._first, self._unread = self._position()
 
     def _position(self) -> tuple[int, dict[str, int]]:
@@ -49,8 +49,8 @@ class RowCount:
         new = []
         for report in query.recentProgress:
             # Over Spark Connect ``report["numInputRows"]`` is None, the attribute is not (seen in PySpark 4.2).
-            if report.batchId > self._seen and report.numInputRows > 0:
-                self._seen = report.batchId
+            if report.batchId > self._last_batch and report.numInputRows > 0:
+                self._last_batch = report.batchId
                 self.rows += report.numInputRows
                 self.batches += 1
                 new.append(report)
@@ -61,8 +61,8 @@ class RowCount:
         batch, unread = self._position()
         if self.batches == batch - self._first:
             return
-        if self._taken:
-            rows = self._taken(self._first)
+        if self._count_rows:
+            rows = self._count_rows(self._first)
         else:
             ids = self._lake.checkpoint(self._step).notes.reads
             read = [(table, ids[table.name]) for table in self._reads if ids[table.name] in unread]

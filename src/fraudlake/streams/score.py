@@ -94,13 +94,13 @@ def _from_silver(lake: Lake, forget: DataFrame | None) -> Stream:
     # stream no row is filtered out, and the rows stay packed.
     not_covered = None if kafka_checkpoint.is_new else ~kafka.is_read_by_stream(kafka_checkpoint.folder)
 
-    seen = _SeenVerdicts.of(lake, "score")
+    seen_verdicts = _SeenVerdicts.of(lake, "score")
     first = lake.checkpoint("score").next_batch
     new_features = _new_features(lake, "score")
     changed: list[bool] = []
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        seen.require_latest(lake, batch_id)
+        seen_verdicts.require_latest(lake, batch_id)
         _require_unchanged(changed, first, batch_id)
         raising.require_current(lake, batch_id)
         rows = batch if not_covered is None else lake_features.unpacked(batch, lake.settings).where(not_covered)
@@ -108,12 +108,12 @@ def _from_silver(lake: Lake, forget: DataFrame | None) -> Stream:
 
     def rows() -> DataFrame:
         silver_rows = lake.read_stream(tables.SILVER_TRANSACTIONS)
-        changes = _changes(lake, seen, lambda done: _tiles_of_silver(lake, done), forget)
+        changes = _changes(lake, seen_verdicts, lambda done: _tiles_of_silver(lake, done), forget)
         changed.append(bool(changes))
         return lake_features.compute_stream(silver_rows, lake.settings, changes)
 
     def before() -> None:
-        seen.note(lake)
+        seen_verdicts.note(lake)
         raising.note(lake)
 
     def rebuilt() -> Stream:
@@ -132,7 +132,7 @@ def _from_silver(lake: Lake, forget: DataFrame | None) -> Stream:
             failure, "feature", new_features, "'fraudlake features apply FILE' with the others"
         ),
         before=before,
-        renewed=seen.renewed(lake, rebuilt),
+        renewed=seen_verdicts.renewed(lake, rebuilt),
     )
 
 
@@ -276,20 +276,23 @@ def _require_unchanged(changed: Sequence[bool], first: int, batch_id: int) -> No
 
 
 def _changes(
-    lake: Lake, seen: _SeenVerdicts, tiles_of: Callable[[int], DataFrame | None], forget: DataFrame | None = None
+    lake: Lake,
+    seen_verdicts: _SeenVerdicts,
+    tiles_of: Callable[[int], DataFrame | None],
+    forget: DataFrame | None = None,
 ) -> lake_features.Changes:
     """Return the changes that give the next micro-batch the state of a stream that always computed these features.
 
     ``tiles_of`` computes the tiles of all rows that the stream has read up to a micro-batch.
     """
-    checkpoint = lake.checkpoint(seen.step)
+    checkpoint = lake.checkpoint(seen_verdicts.step)
     done = checkpoint.next_batch - 1
     has_features = bool(feature_plan.plans(lake.settings))
     is_new = done >= 0 and (checkpoint.notes.features_of(done) or "[]") != _declared(lake)
     has_decided = feature_buckets.DECIDED in checkpoint.state_variables
     is_new |= done >= 0 and lake_features.see_labels(lake.settings) and not has_decided
     is_whole = is_new or forget is not None
-    tiled = _tiled(lake, seen.step)
+    tiled = _tiled(lake, seen_verdicts.step)
     tiles = None
     if is_whole and has_features:
         silver_table = tables.SILVER_TRANSACTIONS
@@ -297,7 +300,7 @@ def _changes(
     retired = [feature_buckets.TILES] if tiled and not has_features else []
     if has_decided and not lake_features.see_labels(lake.settings):
         retired.append(feature_buckets.DECIDED)
-    return lake_features.Changes(tiles, seen.new(lake, is_whole), forget, is_whole, tiled, tuple(retired))
+    return lake_features.Changes(tiles, seen_verdicts.new(lake, is_whole), forget, is_whole, tiled, tuple(retired))
 
 
 def _tiles_of_silver(lake: Lake, done: int) -> DataFrame | None:
@@ -344,18 +347,18 @@ def _from_kafka(lake: Lake) -> Stream:
     raising = ScoreAlerts.of(lake, FROM_KAFKA)
     score = _scorer(lake, "kafka", raising)
 
-    seen = _SeenVerdicts.of(lake, FROM_KAFKA)
+    seen_verdicts = _SeenVerdicts.of(lake, FROM_KAFKA)
     first = checkpoint.next_batch
     changed: list[bool] = []
 
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
-        seen.require_latest(lake, batch_id)
+        seen_verdicts.require_latest(lake, batch_id)
         _require_unchanged(changed, first, batch_id)
         raising.require_current(lake, batch_id)
         score(lake, _without_duplicates(lake, lake_features.unpacked(batch, lake.settings)), batch_id)
 
     def before() -> None:
-        seen.note(lake)
+        seen_verdicts.note(lake)
         raising.note(lake)
 
     def rebuilt() -> Stream:
@@ -366,7 +369,7 @@ def _from_kafka(lake: Lake) -> Stream:
     transactions = _of_messages(topic.read_stream(), settings)
 
     def rows() -> DataFrame:
-        changes = _changes(lake, seen, lambda done: _tiles_of_topic(lake, topic, done))
+        changes = _changes(lake, seen_verdicts, lambda done: _tiles_of_topic(lake, topic, done))
         changed.append(bool(changes))
         return lake_features.compute_stream(transactions, settings, changes)
 
@@ -377,9 +380,9 @@ def _from_kafka(lake: Lake) -> Stream:
         writes={tables.GOLD_FRAUD_PREDICTIONS: "scored_from = 'kafka'", **_alerts_of_one(lake, "score")},
         fixed=_fixed(lake),
         explain=topic.explain,
-        taken=lambda first: raising.appender.rows_since(lake, tables.GOLD_FRAUD_PREDICTIONS, first),
+        count_rows=lambda first: raising.appender.rows_since(lake, tables.GOLD_FRAUD_PREDICTIONS, first),
         before=before,
-        renewed=seen.renewed(lake, rebuilt),
+        renewed=seen_verdicts.renewed(lake, rebuilt),
     )
 
 

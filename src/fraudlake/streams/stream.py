@@ -59,7 +59,7 @@ class Stream:
     explain: Callable[[str], str | None] = lambda failure: None
     before: Hook = lambda: None
     after: Hook = lambda: None
-    taken: Callable[[int], int] | None = None
+    count_rows: Callable[[int], int] | None = None
     """Returns how many rows it has read from a micro-batch on; not needed if it reads all rows of its tables."""
     renewed: Callable[[], Stream] | None = None
     """Returns the corrected stream after a micro-batch raised :class:`OutdatedError`."""
@@ -132,7 +132,7 @@ class _Queries:
         is_endless = trigger == "continuous"
         self._unread = {stream.step: math.inf if is_endless else _unread_rows(lake, stream) for stream in streams}
         self._working = [stream for stream in streams if stream.waits or self._unread[stream.step]]
-        self._counts = {stream.step: RowCount(lake, stream.step, stream.reads, stream.taken) for stream in streams}
+        self._counts = {stream.step: RowCount(lake, stream.step, stream.reads, stream.count_rows) for stream in streams}
         self._observers = telemetry.collect(lake) if self._working else []
         self._queries: dict[str, StreamingQuery] = {}
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fraudlake.lake import Lake
     from fraudlake.lake.store import Store
 
-Found = TypeVar("Found")
+Figures = TypeVar("Figures")
 
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 """The limits of the histogram of durations."""
@@ -106,7 +106,7 @@ class Metrics:
         self._began = of_stream(Gauge, "batch_began_timestamp_seconds", "When its latest micro-batch began.")
         self._watermark = of_stream(Gauge, "watermark_timestamp_seconds", "Its watermark in event time.")
         self._state = of_stream(Gauge, "state_rows", "Rows of its state.")
-        self._behind = of_stream(Gauge, "lag_messages", "Messages of Kafka that it had still to read.")
+        self._lag = of_stream(Gauge, "lag_messages", "Messages of Kafka that it had still to read.")
         self._bytes = of_stream(Gauge, "lag_bytes", "Bytes of Delta tables that it had still to read.")
         self._late = Gauge("fraudlake_review_late_items", "Items open for longer than review_limit.", registry=registry)
         self._oldest = Gauge(
@@ -123,7 +123,7 @@ class Metrics:
     def follow(self, store: Store) -> None:
         """Count the late items of a lake's review, and its payments without a rate, whenever a scraper asks."""
         review = _Counted("late items", partial(late.count, store))
-        self._late.set_function(lambda: review.figure(lambda found: found.items))
+        self._late.set_function(lambda: review.figure(lambda counts: counts.items))
         self._oldest.set_function(lambda: review.figure(_oldest_seconds))
         missing = _Counted("payments without a rate", partial(rates.count_missing, store))
         self._without_rate.set_function(lambda: missing.figure(lambda counts: counts.without_rate))
@@ -144,7 +144,7 @@ class Metrics:
             self._watermark.labels(step).set(_seconds(watermark))
         if report.stateOperators:
             self._state.labels(step).set(sum(operator.numRowsTotal for operator in report.stateOperators))
-        for gauge, name in ((self._behind, "maxOffsetsBehindLatest"), (self._bytes, "numBytesOutstanding")):
+        for gauge, name in ((self._lag, "maxOffsetsBehindLatest"), (self._bytes, "numBytesOutstanding")):
             values = [source.metrics[name] for source in report.sources if name in (source.metrics or {})]
             if values:
                 gauge.labels(step).set(sum(map(float, values)))
@@ -156,25 +156,25 @@ class Metrics:
             self._failures.labels(step).inc()
 
 
-class _Counted(Generic[Found]):
+class _Counted(Generic[Figures]):
     """What is counted in the tables of a lake, again after :data:`_FRESH` seconds."""
 
-    def __init__(self, name: str, count: Callable[[], Found]) -> None:
+    def __init__(self, name: str, count: Callable[[], Figures]) -> None:
         self._name = name
         self._count = count
         self._lock = threading.Lock()
-        self._found: Found | None = None
+        self._figures: Figures | None = None
         self._until = -math.inf
 
-    def figure(self, of: Callable[[Found], float]) -> float:
+    def figure(self, of: Callable[[Figures], float]) -> float:
         """Return a figure of what was counted; NaN if counting failed."""
         with self._lock:
             if time.monotonic() >= self._until:
-                self._found = self._counted()
+                self._figures = self._counted()
                 self._until = time.monotonic() + _FRESH
-            return math.nan if self._found is None else of(self._found)
+            return math.nan if self._figures is None else of(self._figures)
 
-    def _counted(self) -> Found | None:
+    def _counted(self) -> Figures | None:
         try:
             return self._count()
         except Exception as error:  # the metrics of streams are worth more than these
@@ -182,9 +182,9 @@ class _Counted(Generic[Found]):
             return None
 
 
-def _oldest_seconds(found: late.Late) -> float:
+def _oldest_seconds(counts: late.Late) -> float:
     """Return the age of the oldest late item in seconds; 0 if there is none."""
-    return (datetime.now(UTC) - found.oldest_at).total_seconds() if found.oldest_at else 0.0
+    return (datetime.now(UTC) - counts.oldest_at).total_seconds() if counts.oldest_at else 0.0
 
 
 @cache

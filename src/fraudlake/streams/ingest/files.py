@@ -33,7 +33,7 @@ def _streams(lake: Lake, retry_rejected: bool) -> list[Stream]:
             persist=False,
             before=lambda: source.prepare(lake),
             after=lambda: source.finish(lake),
-            taken=lambda first: source.taken,
+            count_rows=lambda first: source.new_files,
         )
     ]
 

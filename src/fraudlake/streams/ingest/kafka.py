@@ -56,7 +56,7 @@ def _of_topic(
         write,
         writes={table: "_topic IS NOT NULL"},
         persist=skips,
-        taken=lambda first: appender.rows_since(lake, table, first),
+        count_rows=lambda first: appender.rows_since(lake, table, first),
         explain=topic.explain,
     )
 
