@@ -63,21 +63,23 @@ class Merged(NamedTuple):
 class Line:
     """The tiles of a state and the new rows of a bucket in one order: by key and tile, tiles before rows."""
 
-    def __init__(self, account: NDArray[np.int64], time: NDArray[np.int64], size: int, seen: pa.Table | None) -> None:
+    def __init__(
+        self, account: NDArray[np.int64], time: NDArray[np.int64], size: int, old_tiles: pa.Table | None
+    ) -> None:
         """Take the keys and times (microseconds) of new rows, sorted by both, and the tiles of ``size`` seconds.
 
         Args:
             account: the hash of each row's key.
             time: the time of each row.
             size: the length of tiles in seconds.
-            seen: the tiles of the state, with :data:`KEY`, sorted by it; None if there are none.
+            old_tiles: the tiles of the state, with :data:`KEY`, sorted by it; None if there are none.
         """
-        known = [np.zeros(0, np.int64)] * 2 if seen is None else [seen[name].to_numpy() for name in KEY]
-        self.seen = len(known[0])
+        old_keys = [np.zeros(0, np.int64)] * 2 if old_tiles is None else [old_tiles[name].to_numpy() for name in KEY]
+        self.old_count = len(old_keys[0])
         self.time = time
         self.size = size * 1_000_000
-        accounts = np.concatenate([known[0], account])
-        tile = np.concatenate([known[1], time // self.size])
+        accounts = np.concatenate([old_keys[0], account])
+        tile = np.concatenate([old_keys[1], time // self.size])
         # Both parts are sorted: a stable sort of one array merges them, while np.lexsort would sort from scratch.
         by_account = np.argsort(accounts, kind="stable")
         is_first = np.diff(accounts[by_account], prepend=0) != 0
@@ -90,12 +92,12 @@ class Line:
         self.account, self.tile, self._rank = accounts[self._order], tile[self._order], rank[self._order]
         place = np.empty(len(accounts), np.int64)
         place[self._order] = np.arange(len(accounts))
-        self._place, self._run = place[self.seen :], run[self.seen :]
+        self._place, self._run = place[self.old_count :], run[self.old_count :]
         self._spans: dict[Window, Spans] = {}
 
-    def merged(self, seen: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+    def merged(self, old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
         """Merge values of the state and of the rows in this order."""
-        return np.concatenate([seen, new])[self._order]
+        return np.concatenate([old, new])[self._order]
 
     def spans(self, window: Window) -> Spans:
         """Return the window of each row: it begins at a tile, and if it ends before the row, it ends at a tile, too."""
@@ -168,16 +170,16 @@ def latest(values: NDArray[Any], times: NDArray[np.int64], spans: Spans) -> NDAr
 
     A tile of the state may have a later time than a late row that follows it, so the order of rows does not tell.
     """
-    order, found = _latest(times, spans)
-    return np.where(found >= 0, values[order[found]].astype(np.float64), np.nan)
+    order, ranks = _latest(times, spans)
+    return np.where(ranks >= 0, values[order[ranks]].astype(np.float64), np.nan)
 
 
 def is_latest(
     values: NDArray[Any], of_rows: NDArray[Any], times: NDArray[np.int64], spans: Spans
 ) -> NDArray[np.float64]:
     """Return 1 if a row's own value is that of the latest row of its window, 0 if not; NaN if the window has none."""
-    order, found = _latest(times, spans)
-    return np.where(found >= 0, values[order[found]] == of_rows, np.nan)
+    order, ranks = _latest(times, spans)
+    return np.where(ranks >= 0, values[order[ranks]] == of_rows, np.nan)
 
 
 def _latest(times: NDArray[np.int64], spans: Spans) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -73,9 +73,11 @@ def compute(state: State, rows: pa.Table, plan: Plan, decided: pa.Table | None =
         measures = dict.fromkeys(measure for feature in of_size for measure in plan.measures(feature))
         tiled = [measure for measure in measures if not measure.has_own_table]
         if tiled:
-            seen = state.get(str(size))
-            line = Line(account, time, size, seen)
-            merged = {measure: line.merged(_seen(seen, measure), given.contribution(measure)) for measure in tiled}
+            old = state.get(str(size))
+            line = Line(account, time, size, old)
+            merged = {
+                measure: line.merged(_read_measure(old, measure), given.contribution(measure)) for measure in tiled
+            }
             for feature in of_size:
                 if not plan.measures(feature)[0].has_own_table:
                     computed[feature.name] = Figure(feature, plan, line, merged, given, verdicts).values()
@@ -85,9 +87,9 @@ def compute(state: State, rows: pa.Table, plan: Plan, decided: pa.Table | None =
             if not measure.has_own_table:
                 continue
             key = f"{size} {measure.name}"
-            seen = state.get(key)
-            line = Line(account, time, size, seen)
-            listed, counts = (line.merged(*both) for both in zip(_seen_list(seen), given.listed(measure), strict=True))
+            old = state.get(key)
+            line = Line(account, time, size, old)
+            listed, counts = (line.merged(*both) for both in zip(_read_list(old), given.listed(measure), strict=True))
             for feature in of_size:
                 if plan.measures(feature) == (measure,):
                     figure = Figure(feature, plan, line, {}, given, None)
@@ -156,24 +158,24 @@ def _length(tiles: pa.Table) -> int:
     return int((tiles.schema.metadata or {}).get(_TILES, 0))
 
 
-def _seen(seen: pa.Table | None, measure: Measure) -> NDArray[Any]:
+def _read_measure(tiles: pa.Table | None, measure: Measure) -> NDArray[Any]:
     """Return a measure of the state's tiles; a measure that they lack starts empty."""
-    if seen is not None and measure.name in seen.column_names:
-        values: NDArray[Any] = seen[measure.name].to_numpy()
+    if tiles is not None and measure.name in tiles.column_names:
+        values: NDArray[Any] = tiles[measure.name].to_numpy()
         return values
     neutral = NEUTRAL[measure.statistic]
     return np.full(
-        0 if seen is None else len(seen), neutral, np.float64 if measure.statistic in ("min", "max") else np.int64
+        0 if tiles is None else len(tiles), neutral, np.float64 if measure.statistic in ("min", "max") else np.int64
     )
 
 
-def _seen_list(seen: pa.Table | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _read_list(tiles: pa.Table | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the values or levels of the state's tiles, and how often they count."""
-    if seen is None:
+    if tiles is None:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    if "level" in seen.column_names:
-        return seen["level"].to_numpy(), seen["count"].to_numpy()
-    return seen["value"].to_numpy(), np.ones(len(seen), np.int64)
+    if "level" in tiles.column_names:
+        return tiles["level"].to_numpy(), tiles["count"].to_numpy()
+    return tiles["value"].to_numpy(), np.ones(len(tiles), np.int64)
 
 
 def _stored(measure: Measure, merged: Mapping[Measure, NDArray[Any]]) -> Merged:

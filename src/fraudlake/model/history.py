@@ -304,8 +304,8 @@ def sample_of(silver: DataFrame, given: DataFrame, share: float, settings: Setti
     weighed = known.withColumn("weight", F.when(is_fraud, 1.0).when(is_chosen, 1.0 / share))
     # Rows stay packed as arrays: converting them to Spark's rows and back takes as long as computing them.
     schema = _schema(settings)
-    seen = lake_features.verdicts_of(silver, given, settings)
-    payloads = lake_features.compute_history(weighed, settings, _FURTHER, _choice(schema), seen)
+    supplements = lake_features.verdicts_of(silver, given, settings)
+    payloads = lake_features.compute_history(weighed, settings, _FURTHER, _choice(schema), supplements)
     return History(buckets.unpack(payloads.toArrow()["payload"].to_pylist(), schema), features.names(settings))
 
 

@@ -62,11 +62,11 @@ def count_kinds(
     for rows in earlier:
         learned.update(kind for _, kind in _named(rows, classifier, alerted))
     in_test: Counter[str] = Counter()
-    found: Counter[str] = Counter()
+    hits: Counter[str] = Counter()
     for row, kind in _named(tested, classifier, alerted):
         in_test[kind] += 1
-        found[kind] += int(reviewed[row])
-    return [Kind(name, learned[name], number, found[name]) for name, number in in_test.most_common()]
+        hits[kind] += int(reviewed[row])
+    return [Kind(name, learned[name], number, hits[name]) for name, number in in_test.most_common()]
 
 
 def read_alerted(lake: Lake) -> Alerted:

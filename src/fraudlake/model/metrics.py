@@ -259,13 +259,15 @@ class _Reviews:
             left = times if undetected is None else times * undetected
             frauds = np.flatnonzero(self._fraud[day]) + day.start
             of_fraud += self._weights[frauds] @ left[self._account[frauds]]
-            taken, ranked = self._taken(day, left)
-            fraud = np.flatnonzero(self._fraud[day][: len(taken)])
-            hits += taken[fraud].sum(axis=0)
-            reviewed += taken.sum(axis=0)
+            reviews, ranked = self._take_highest(day, left)
+            fraud = np.flatnonzero(self._fraud[day][: len(reviews)])
+            hits += reviews[fraud].sum(axis=0)
+            reviewed += reviews.sum(axis=0)
             if undetected is not None:
                 # An account that is drawn several times may be reviewed in part; the other part is left.
-                share = np.divide(taken[fraud], ranked[fraud], out=np.zeros_like(taken[fraud]), where=ranked[fraud] > 0)
+                share = np.divide(
+                    reviews[fraud], ranked[fraud], out=np.zeros_like(reviews[fraud]), where=ranked[fraud] > 0
+                )
                 undetected[self._account[day][fraud]] *= 1 - share
         return hits, reviewed, of_fraud
 
@@ -274,11 +276,11 @@ class _Reviews:
         is_reviewed = np.zeros(len(self._entries), bool)
         once = np.ones((len(self._account), 1))
         for day in self._days:
-            taken, _ = self._taken(day, once)
-            is_reviewed[self._entries[day][: len(taken)]] = taken[:, 0] > 0
+            reviews, _ = self._take_highest(day, once)
+            is_reviewed[self._entries[day][: len(reviews)]] = reviews[:, 0] > 0
         return is_reviewed
 
-    def _taken(self, day: slice, times: Floats) -> tuple[Floats, Floats]:
+    def _take_highest(self, day: slice, times: Floats) -> tuple[Floats, Floats]:
         """Return the reviewed and the whole weight of a day's highest entries; no later one is reviewed."""
         most = day.stop - day.start
         number = min(most, 2 * self._alerts)
@@ -313,9 +315,9 @@ class _ByScore:
     def area_under_pr(self, times: Floats) -> tuple[Floats, Floats]:
         """Return precision summed over fraud, and the number of frauds: the area is their quotient."""
         all_, fraud = self._groups(times)
-        seen = np.cumsum(all_, axis=0)
+        entries = np.cumsum(all_, axis=0)
         hits = np.cumsum(fraud, axis=0)
-        precision = np.divide(hits, seen, out=np.zeros_like(hits), where=seen > 0)
+        precision = np.divide(hits, entries, out=np.zeros_like(hits), where=entries > 0)
         return (precision * fraud).sum(axis=0), fraud.sum(axis=0)
 
     def area_under_roc(self, times: Floats) -> tuple[Floats, Floats]:

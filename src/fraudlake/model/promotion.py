@@ -57,11 +57,11 @@ def decide(old: str, old_scores: LabelledScores, new: str, new_scores: LabelledS
     """
     accounts = len(np.unique(new_scores.accounts[new_scores.fraud]))
     if accounts < LEAST_ACCOUNTS:
-        found = f"the test rows have fraud of {counted(accounts, 'account')}, and {LEAST_ACCOUNTS} are needed"
-        return Decision(False, f"version {new} is not compared with version {old}: {found}", {})
+        reason = f"the test rows have fraud of {counted(accounts, 'account')}, and {LEAST_ACCOUNTS} are needed"
+        return Decision(False, f"version {new} is not compared with version {old}: {reason}", {})
     if new_scores.fraud.all():
-        found = "all test rows are fraud"
-        return Decision(False, f"version {new} is not compared with version {old}: {found}", {})
+        reason = "all test rows are fraud"
+        return Decision(False, f"version {new} is not compared with version {old}: {reason}", {})
 
     metric = settings.promotion_metric
     names = (metric, *_AT_BUDGET) if metric == AREA else (metric,)
@@ -71,12 +71,12 @@ def decide(old: str, old_scores: LabelledScores, new: str, new_scores: LabelledS
     old_figures, new_figures = (ranked.measure(names, once) for ranked in (before, after))
     differences = _differences(names, before, after, len(new_scores.scores))
     leads = differences[metric].low > 0
-    held = [differences[name].high >= 0 for name in names]
+    is_no_worse = [differences[name].high >= 0 for name in names]
     sentences = []
     for name, lead in differences.items():
         values = f"{new_figures[name][0]:.4f} against {old_figures[name][0]:.4f}"
         sentences.append(f"{_title(name)} {values}, {_difference(lead, name == metric)}")
-    is_better = leads and all(held)
+    is_better = leads and all(is_no_worse)
     verb = "beats" if is_better else "does not beat"
     return Decision(is_better, f"version {new} {verb} version {old} ({'; '.join(sentences)})", differences)
 

@@ -42,8 +42,8 @@ def candidates(settings: Settings, values: Mapping[str, Sequence[str]], large: f
         key = settings.entity_columns(entity)
         others = [name for name in named if name not in key]
         rules += [_rule(entity, fields) for fields in _of_entity(others, is_large, conditions)]
-    kept = settings.row_retention.get(tables.SILVER_TRANSACTIONS.name, timedelta.max)
-    return [rule for rule in rules if (rule.duration or timedelta(0)) <= kept]
+    retention = settings.row_retention.get(tables.SILVER_TRANSACTIONS.name, timedelta.max)
+    return [rule for rule in rules if (rule.duration or timedelta(0)) <= retention]
 
 
 def _rule(entity: str, fields: Fields) -> ThresholdRule:

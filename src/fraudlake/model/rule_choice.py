@@ -177,8 +177,8 @@ def _best(one: Trial, rows: NDArray[np.int64], days: AccountDays, budget: float,
     is_possible = (frauds >= needed.frauds) & (alerted <= budget) & (precision >= needed.precision)
     for block in range(account_days.BLOCKS):
         is_here = days.block[rows] == block
-        found, labelled = (_beyond(levels[chosen & is_here], len(one.limits)) for chosen in (is_fraud, is_labelled))
-        is_possible &= found >= needed.precision * np.maximum(labelled, 1)
+        hits, labelled = (_beyond(levels[chosen & is_here], len(one.limits)) for chosen in (is_fraud, is_labelled))
+        is_possible &= hits >= needed.precision * np.maximum(labelled, 1)
     if not is_possible.any():
         return None
     # The lowest limit finds the most.
@@ -210,12 +210,12 @@ def without_needless(chosen: list[Choice], days: AccountDays) -> list[Choice]:
     """Leave out rules that, beside the others, add less than a rule must."""
     is_fraud = days.is_learned & ~days.has_live_alert & days.is_fraud
     least = _least(int(is_fraud.sum()))
-    kept = chosen
+    remaining = chosen
     for one in reversed(chosen):
-        others = [other for other in kept if other is not one]
+        others = [other for other in remaining if other is not one]
         is_by_others = np.zeros_like(is_fraud)
         for other in others:
             is_by_others |= other.is_alerted
         if int((is_fraud & ~is_by_others & one.is_alerted).sum()) < least:
-            kept = others
-    return kept
+            remaining = others
+    return remaining

@@ -232,16 +232,16 @@ def _measured(chosen: Sequence[Choice], days: AccountDays) -> Iterator[Addition]
         )
 
 
-def _named(additions: Sequence[Addition], taken: set[str]) -> list[Addition]:
+def _named(additions: Sequence[Addition], names: set[str]) -> list[Addition]:
     """Name the rules; a name that a rule of the lake has gets a number."""
     named: list[Addition] = []
     for one in additions:
         name = _name(one.rule)
         number = 1
-        while name in taken:
+        while name in names:
             number += 1
             name = f"{_name(one.rule)}_{number}"
-        taken = taken | {name}
+        names = names | {name}
         named.append(replace(one, rule=one.rule.model_copy(update={"name": name})))
     return named
 

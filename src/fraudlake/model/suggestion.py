@@ -60,7 +60,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Kept:
+class MeasuredGroup:
     """A group that helps, what it gives and what it costs."""
 
     group: Group
@@ -76,7 +76,7 @@ class Kept:
 class Suggestion:
     """The outcome: the kept groups, and the area under PR with and without them."""
 
-    kept: tuple[Kept, ...]
+    groups: tuple[MeasuredGroup, ...]
     tried: int
     before: float
     after: float
@@ -86,22 +86,22 @@ class Suggestion:
     @property
     def features(self) -> tuple[DeclaredFeature, ...]:
         """The features of the kept groups."""
-        return tuple(feature for one in self.kept for feature in one.group.features)
+        return tuple(feature for one in self.groups for feature in one.group.features)
 
     def text(self) -> str:
         """Return a table of the kept groups."""
-        width = max((len(one.group.name) for one in self.kept), default=0)
+        width = max((len(one.group.name) for one in self.groups), default=0)
         lines = []
-        for one in self.kept:
+        for one in self.groups:
             cost = f"{one.microseconds:5.1f} µs a row  {one.key_bytes:6,.0f} B a key"
             lines.append(f"{one.group.name:<{width}}  {one.gain:+.4f}  {cost}")
         total = f"area under PR {self.after:.4f}, {self.before:.4f} without, on {self.measured}"
-        return "\n".join([*lines, f"{len(self.kept)} of {self.tried} groups help: {total}"])
+        return "\n".join([*lines, f"{len(self.groups)} of {self.tried} groups help: {total}"])
 
     def toml(self) -> str:
         """Return a file of the features; comments say what each group gives and costs."""
         parts = [f"# {self.text().splitlines()[-1]}"]
-        for one in self.kept:
+        for one in self.groups:
             cost = f"{one.microseconds:.1f} µs a row in one process, {one.key_bytes:,.0f} bytes a key"
             parts.append(f"# {one.group.name}: {one.gain:+.4f} area under PR, {cost}")
             parts += [toml_file.entry("features", _fields(feature)) for feature in one.group.features]
@@ -117,7 +117,7 @@ class Suggestion:
                 "microseconds": one.microseconds,
                 "key_bytes": one.key_bytes,
             }
-            for one in self.kept
+            for one in self.groups
         ]
         return {"groups": groups, "before": self.before, "after": self.after, "tried": self.tried}
 
@@ -151,19 +151,21 @@ def suggest(lake: Lake, progress: search.Progress = lambda *_: None) -> Suggesti
     labelled, _, cut = training.labelled_rows(history.select_history(silver, verdicts, settings), settings)
     learned = labelled.between(None, cut.validated_until)
     trial = _Trial(learned)
-    kept = _eliminated(trial, groups, progress)
-    used = _used(trial, kept, settings)
-    kept = [Group(group.name, tuple(one for one in group.features if one.name in used)) for group in kept]
-    kept = [group for group in kept if group.features]
+    survivors = _eliminated(trial, groups, progress)
+    used = _used(trial, survivors, settings)
+    survivors = [Group(group.name, tuple(one for one in group.features if one.name in used)) for group in survivors]
+    survivors = [group for group in survivors if group.features]
     before = trial.area([])
-    after = trial.area(kept)
+    after = trial.area(survivors)
     if is_chance(before, after, int(learned.fraud.sum())):
-        kept = []
+        survivors = []
         after = before
     newest = silver.slice(0, _TIMED_ROWS)
     measured = [
-        Kept(group, after - trial.area([one for one in kept if one != group]), *_cost(bare, group, newest, verdicts))
-        for group in kept
+        MeasuredGroup(
+            group, after - trial.area([one for one in survivors if one != group]), *_cost(bare, group, newest, verdicts)
+        )
+        for group in survivors
     ]
     first, last = (history.from_micros(int(at)) for at in (learned.time.min(), learned.time.max()))
     return Suggestion(
@@ -218,9 +220,9 @@ def _declared(entity: str, fields: dict[str, Any]) -> DeclaredFeature:
 
 def _possible(declared: Sequence[DeclaredFeature], settings: Settings) -> set[str]:
     """Return the names of the features that see no further back than silver keeps rows, and that no column has."""
-    kept = settings.row_retention.get(tables.SILVER_TRANSACTIONS.name, timedelta.max)
-    taken = {name.lower() for name in settings.silver_columns}
-    possible = {one.name for one in declared if (one.window or timedelta(0)) + one.delay <= kept} - taken
+    retention = settings.row_retention.get(tables.SILVER_TRANSACTIONS.name, timedelta.max)
+    columns = {name.lower() for name in settings.silver_columns}
+    possible = {one.name for one in declared if (one.window or timedelta(0)) + one.delay <= retention} - columns
     refused = {one.name for one in declared} - possible
     return {one.name for one in declared if one.name in possible and not refused & _words(one)}
 
@@ -369,17 +371,17 @@ def _eliminated(trial: _Trial, groups: list[Group], progress: search.Progress) -
     """Leave out the groups that models hardly use, and those without which no measurement gets worse."""
     trial.area(groups)
     use = {group.name: sum(trial.gains[name] for name in group.names) for group in groups}
-    kept = [group for group in groups if use[group.name] >= _LEAST_USE]
-    kept = [group for group in groups if group in kept or any(_needs(one, group) for one in kept)]
-    best = trial.areas(kept)
-    for number, group in enumerate(sorted(kept, key=lambda group: use[group.name])):
-        progress(number + 1, len(kept) + 1, f"without {group.name}")
-        without = [one for one in kept if one != group and not _needs(one, group)]
+    survivors = [group for group in groups if use[group.name] >= _LEAST_USE]
+    survivors = [group for group in groups if group in survivors or any(_needs(one, group) for one in survivors)]
+    best = trial.areas(survivors)
+    for number, group in enumerate(sorted(survivors, key=lambda group: use[group.name])):
+        progress(number + 1, len(survivors) + 1, f"without {group.name}")
+        without = [one for one in survivors if one != group and not _needs(one, group)]
         areas = trial.areas(without)
         if np.all(areas >= best):
-            kept = without
+            survivors = without
             best = areas
-    return kept
+    return survivors
 
 
 def _needs(group: Group, other: Group) -> bool:
@@ -388,9 +390,9 @@ def _needs(group: Group, other: Group) -> bool:
     return any(names & _words(one) for one in group.features)
 
 
-def _used(trial: _Trial, kept: list[Group], settings: Settings) -> set[str]:
+def _used(trial: _Trial, groups: list[Group], settings: Settings) -> set[str]:
     """Return the names of the features that a model of the kept groups uses, and that their expressions name."""
-    trial.area(kept)
+    trial.area(groups)
     used = {name for name, gain in trial.gains.items() if gain > 0}
     for name, expression in reversed(expressions_of(settings.features, settings.silver_columns).items()):
         if name in used:
@@ -403,7 +405,7 @@ def _cost(settings: Settings, group: Group, silver: pa.Table, verdicts: pa.Table
     of_group = [one for one in group.features if one.expression is None]
     begun = time.perf_counter()
     _, states = entity_features.compute_states(silver, _with(settings, [Group("", tuple(of_group))]), verdicts)
-    taken = time.perf_counter() - begun
+    seconds = time.perf_counter() - begun
     tables_ = [tiles for state in states.values() for tiles in state.values()]
     keys = max((len(pc.unique(tiles["account"])) for tiles in tables_), default=0)
-    return taken / max(len(silver), 1) * 1e6, sum(tiles.nbytes for tiles in tables_) / max(keys, 1)
+    return seconds / max(len(silver), 1) * 1e6, sum(tiles.nbytes for tiles in tables_) / max(keys, 1)

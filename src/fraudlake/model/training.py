@@ -314,9 +314,9 @@ def _kinds(
     return kinds.count_kinds(earlier, test_rows, reviewed, classifier, kinds.read_alerted(lake))
 
 
-def _of_new_kinds(found: list[Kind]) -> dict[str, float]:
+def _of_new_kinds(all_kinds: list[Kind]) -> dict[str, float]:
     """Return the frauds of kinds that appeared after the training, and how many of them are found; empty: none."""
-    new = [kind for kind in found if kind.is_new]
+    new = [kind for kind in all_kinds if kind.is_new]
     fraud = sum(kind.tested for kind in new)
     return {"fraud": fraud, "recall_at_budget": sum(kind.found for kind in new) / fraud} if new else {}
 

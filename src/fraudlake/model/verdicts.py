@@ -80,10 +80,10 @@ def load(lake: Lake, file: Path, of: Format | None = None) -> Loaded:
     decided = rows.select(_DECIDED).take(matched["nth"])
     is_of_future = pc.greater(decided["decided_at"], pa.scalar(datetime.now(UTC), decided["decided_at"].type))
     new = pa.table({name: (matched if name in matched.column_names else decided)[name] for name in _COLUMNS})
-    taken = _insert(lake, new)
+    inserted = _insert(lake, new)
     names = pc.coalesce(*(rows[name] for name in (*IDS, REFERENCE, "account_id"))).take(pa.array(left_out))
     future = pc.sum(is_of_future).as_py() or 0
-    return Loaded(taken, len(new) - taken, len(left_out), sorted({*names.to_pylist()}), future)
+    return Loaded(inserted, len(new) - inserted, len(left_out), sorted({*names.to_pylist()}), future)
 
 
 def left_out_file(file: Path) -> Path:
