@@ -18,12 +18,12 @@ HIDDEN = ("\u200b", "\u202e", "\u2066", "\u00ad", "\t", "\u00a0", "\u3164", "\uf
 
 @pytest.mark.parametrize("letter", HIDDEN)
 def test_a_letter_without_a_shape_is_its_number(letter: str) -> None:
-    assert letters.marked(f"a{letter}b") == f"a⟨U+{ord(letter):04X}⟩b"
+    assert letters.disambiguate(f"a{letter}b") == f"a⟨U+{ord(letter):04X}⟩b"
 
 
 def test_what_is_marked_is_not_marked_again() -> None:
     name = " a\u200b  b" + unicodedata.normalize("NFD", "é") + " "
-    assert letters.marked(letters.marked(name)) == letters.marked(name) == "␣a⟨U+200B⟩ ␣be⟨U+0301⟩␣"
+    assert letters.disambiguate(letters.disambiguate(name)) == letters.disambiguate(name) == "␣a⟨U+200B⟩ ␣be⟨U+0301⟩␣"
 
 
 def test_a_file_shows_each_letter_of_its_texts() -> None:

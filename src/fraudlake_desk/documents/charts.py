@@ -15,7 +15,7 @@ from typing import Literal
 
 from markupsafe import Markup, escape
 
-from fraudlake_desk.documents.letters import seen
+from fraudlake_desk.documents.letters import replace_invisible
 
 _WIDTH = 960
 _LEFT = 64
@@ -345,10 +345,10 @@ def _tag(name: str, *inside: str, **attributes: object) -> Markup:
     """Return an element; its text and attributes are escaped, and numbers have one decimal place."""
     # A page has hundreds of elements: Markup.format would take half of its time.
     given = [
-        f'{_attribute(key)}="{f"{one:.1f}" if isinstance(one, float) else escape(seen(str(one)))}"'
+        f'{_attribute(key)}="{f"{one:.1f}" if isinstance(one, float) else escape(replace_invisible(str(one)))}"'
         for key, one in attributes.items()
     ]
-    parts = "".join(part if isinstance(part, Markup) else escape(seen(part)) for part in inside)
+    parts = "".join(part if isinstance(part, Markup) else escape(replace_invisible(part)) for part in inside)
     return Markup(f"<{' '.join((name, *given))}>{parts}</{name}>")  # noqa: S704 (escaped above)
 
 

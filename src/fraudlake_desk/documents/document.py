@@ -124,8 +124,8 @@ def text(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(text, value))
     if isinstance(value, Prose):
-        return "\n".join(map(letters.marked, value.splitlines()))
-    return letters.marked(str(value))
+        return "\n".join(map(letters.disambiguate, value.splitlines()))
+    return letters.disambiguate(str(value))
 
 
 def exact(value: object) -> str:
@@ -153,6 +153,6 @@ def _template() -> Template:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"text": text, "exact": exact, "seen": letters.seen}
+    environment.filters |= {"text": text, "exact": exact, "visible": letters.replace_invisible}
     environment.tests["a_time"] = lambda value: isinstance(value, date)
     return environment.from_string(_file("document.html"))

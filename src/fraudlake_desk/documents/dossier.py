@@ -70,7 +70,7 @@ def dossier(store: Store, name: str) -> Document:
         Section("What decided", [case.rules(), case.model(), *case.features()]),
         Section(
             "Who decided",
-            [case.events(), case.attached(), case.marked(), case.chain(), case.verdicts(), case.deliveries()],
+            [case.events(), case.attached(), case.marks(), case.chain(), case.verdicts(), case.deliveries()],
         ),
     ]
     lead = "All that the lake holds about the case, with the places and hashes of its rows."
@@ -164,7 +164,7 @@ class _Case:
             id_ = row["transaction_id"]
             account = row["account_id"]
             kind: Literal["live"] | None = "live" if id_ in completed else None
-            of_account = f" of account {letters.marked(account)}" if accounts else ""
+            of_account = f" of account {letters.disambiguate(account)}" if accounts else ""
             paid = money.amount(row["amount"], money.currencies(settings, [row]))
             place = money.country(settings, row)
             said = f"{row['timestamp']:%Y-%m-%d %H:%M:%S}: {paid}{f' in {place}' if place else ''}{of_account} ({id_})"
@@ -182,7 +182,7 @@ class _Case:
                 )
             )
         keys = dict.fromkeys((one.entity, one.entity_key) for one in self.item.parts or (self.item,))
-        what = ", ".join(f"{title(entity or ACCOUNT)} {letters.marked(key)}" for entity, key in keys)
+        what = ", ".join(f"{title(entity or ACCOUNT)} {letters.disambiguate(key)}" for entity, key in keys)
         note = (
             f"{what}, from three days before the case to three days after it: "
             f"{counted(len(payments), 'transaction')}. Those of the case are coloured, those that completed an alert "
@@ -412,7 +412,7 @@ class _Case:
         columns = ("event", "at", "by", "file", "bytes", "SHA-256")
         return Block(title, note, "", columns, rows, table.name, is_wide=True)
 
-    def marked(self) -> Block:
+    def marks(self) -> Block:
         """Return which payments each decision calls fraud."""
         title = "Payments that were marked as fraud"
         table = tables.SILVER_REVIEW_EVENTS
@@ -500,7 +500,7 @@ def _canonical(row: Mapping[str, Any]) -> str:
     fields = {name: row[name] for name in sorted(row) if row[name] is not None and name != "date"}
     readable = {name: value.hex() if isinstance(value, bytes) else value for name, value in fields.items()}
     written = json_text.dumps(readable, ensure_ascii=False)
-    return letters.seen(letters.blanks(written, r"\u0020"), lambda letter: json_text.dumps(letter)[1:-1])
+    return letters.replace_invisible(letters.blanks(written, r"\u0020"), lambda letter: json_text.dumps(letter)[1:-1])
 
 
 def _sha256(text: str) -> str:

@@ -16,17 +16,17 @@ _FILLERS = "\u034f\u115f\u1160\u2800\u3164\uffa0" + "".join(map(chr, range(0xFE0
 
 
 def shown(name: str) -> str:
-    """Return a name, :func:`marked`; a longer one is cut and followed by its length."""
-    beginning = marked(name[:LONGEST])
+    """Return a name, :func:`disambiguate`; a longer one is cut and followed by its length."""
+    beginning = disambiguate(name[:LONGEST])
     return beginning if len(name) <= LONGEST else f"{beginning}… ({len(name):,} letters)"
 
 
-def marked(text: str) -> str:
+def disambiguate(text: str) -> str:
     """Return a text such that two different texts do not look alike: invisible letters become their code points.
 
     So do combining marks, if the text is not composed (NFC). Blanks that HTML would collapse become ``␣``.
     """
-    return seen(blanks(text))
+    return replace_invisible(blanks(text))
 
 
 def blanks(text: str, mark: str = "␣") -> str:
@@ -40,7 +40,7 @@ def _number(letter: str) -> str:
     return f"⟨U+{ord(letter):04X}⟩"
 
 
-def seen(text: str, mark: Callable[[str], str] = _number) -> str:
+def replace_invisible(text: str, mark: Callable[[str], str] = _number) -> str:
     """Return a text, such as a sentence with a name, with each invisible letter replaced, by default by its code point.
 
     Combining marks are replaced, too, if the text is not composed (NFC).
@@ -48,10 +48,10 @@ def seen(text: str, mark: Callable[[str], str] = _number) -> str:
     if text.isascii() and text.isprintable():
         return text
     is_composed = unicodedata.is_normalized("NFC", text)
-    return "".join(letter if _is_seen(letter, is_composed) else mark(letter) for letter in text)
+    return "".join(letter if _is_visible(letter, is_composed) else mark(letter) for letter in text)
 
 
-def _is_seen(letter: str, is_composed: bool) -> bool:
+def _is_visible(letter: str, is_composed: bool) -> bool:
     if letter == " ":
         return True
     if letter in _FILLERS or unicodedata.category(letter) in _UNSEEN:

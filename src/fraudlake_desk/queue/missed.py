@@ -160,9 +160,9 @@ def _with_weights(items: pd.DataFrame) -> pd.DataFrame:
     decided = (
         items[is_drawn & items["verdict"].isin((FRAUD, GENUINE))].groupby("day")["population"].agg(["size", "max"])
     )
-    seen = items[is_drawn & items["verdict"].isin((FRAUD, GENUINE, UNSURE))].groupby("day").size()
+    answers = items[is_drawn & items["verdict"].isin((FRAUD, GENUINE, UNSURE))].groupby("day").size()
     covered = items[items["day"].isin(decided.index)]
-    weights = decided["max"] / decided["size"], decided["max"] / seen
+    weights = decided["max"] / decided["size"], decided["max"] / answers
     weight, least = (np.where(covered["kind"] == DRAWN, covered["day"].map(one), 1.0) for one in weights)
     return covered.assign(weight=weight, least_weight=least)
 
@@ -174,7 +174,7 @@ def _estimated(items: pd.DataFrame, spent: Spent | None) -> Missed | None:
     is_drawn = covered["kind"] == DRAWN
     is_fraud, is_genuine = (covered["verdict"] == verdict for verdict in (FRAUD, GENUINE))
     listed = covered[~is_drawn & (is_fraud | is_genuine)]
-    found = covered[~is_drawn & is_fraud]
+    listed_fraud = covered[~is_drawn & is_fraud]
     sample = _Sample(covered[is_drawn], spent)
     flagged = sample.drawn["is_flagged"]
     all_ = sample.drawn["is_flagged"].notna()
@@ -186,15 +186,15 @@ def _estimated(items: pd.DataFrame, spent: Spent | None) -> Missed | None:
         last=covered["day"].max(),
         days=covered["day"].nunique(),
         cases=len(listed),
-        found=len(found),
-        found_amount=float(found["amount"].sum()),
+        found=len(listed_fraud),
+        found_amount=float(listed_fraud["amount"].sum()),
         drawn=fraud + int((is_drawn & is_genuine).sum()),
         population=sample.population,
         undecided=int((~is_fraud & ~is_genuine).sum()),
-        precision=_share(len(found), len(listed)),
-        naive_recall=_share(len(found), len(found) + fraud),
-        recall=_recall(len(found), unreviewed, unflagged),
-        reviewed=_recall(len(found), _NONE, sample.accounts(all_)) if len(listed) else Estimate(None, 0.0, 1.0),
+        precision=_share(len(listed_fraud), len(listed)),
+        naive_recall=_share(len(listed_fraud), len(listed_fraud) + fraud),
+        recall=_recall(len(listed_fraud), unreviewed, unflagged),
+        reviewed=_recall(len(listed_fraud), _NONE, sample.accounts(all_)) if len(listed) else Estimate(None, 0.0, 1.0),
         unflagged=sample.others(~flagged),
         unreviewed=sample.others(flagged),
     )
@@ -212,7 +212,7 @@ class _Sample:
         self.population = int(drawn.groupby("day")["population"].max().sum())
         self._is_fraud = drawn["verdict"] == FRAUD
         self._is_unsure = drawn["verdict"] == UNSURE
-        self._is_seen = self._is_fraud | self._is_unsure | (drawn["verdict"] == GENUINE)
+        self._has_verdict = self._is_fraud | self._is_unsure | (drawn["verdict"] == GENUINE)
 
     def others(self, is_part: pd.Series[bool]) -> Others:
         """Estimate the fraud among unlisted accounts that fulfil a condition, given for the drawn ones."""
@@ -222,22 +222,22 @@ class _Sample:
         """Estimate the number of accounts with fraud."""
         weights = self.drawn["least_weight"].to_numpy()
         fraud, unsure = ((is_part & which).to_numpy() for which in (self._is_fraud, self._is_unsure))
-        seen = self._is_seen.to_numpy()
+        has_verdict = self._has_verdict.to_numpy()
         may_be = fraud | unsure
-        low = total(weights[fraud], weights[seen & ~fraud], self.population, confidence).low
-        high = total(weights[may_be], weights[seen & ~may_be], self.population, confidence).high
+        low = total(weights[fraud], weights[has_verdict & ~fraud], self.population, confidence).low
+        high = total(weights[may_be], weights[has_verdict & ~may_be], self.population, confidence).high
         return Estimate(float(self.drawn["weight"].to_numpy()[fraud].sum()), low, high)
 
     def _amount(self, is_part: pd.Series[bool]) -> Estimate:
         fraud = self.drawn[is_part & self._is_fraud]
         may_be = self.drawn[is_part & (self._is_fraud | self._is_unsure)]
         value = float((fraud["weight"] * fraud["amount"]).sum())
-        seen = float(fraud["amount"].sum())
+        drawn_amount = float(fraud["amount"].sum())
         low, _ = intervals.estimate_sum((fraud["least_weight"] * fraud["amount"]).to_numpy(), 0.0)
         most = self.accounts(is_part).high
         if most <= len(fraud):
-            return Estimate(value, seen, seen)
-        return Estimate(value, max(low, seen), max(self._most_amount(may_be, most), value, seen))
+            return Estimate(value, drawn_amount, drawn_amount)
+        return Estimate(value, max(low, drawn_amount), max(self._most_amount(may_be, most), value, drawn_amount))
 
     def _most_amount(self, may_be: pd.DataFrame, most: float) -> float:
         """Return the upper limit of an amount: see the module docstring.
@@ -254,8 +254,8 @@ class _Sample:
         weights, amounts = (ordered[name].to_numpy() for name in ("least_weight", "amount"))
         weight = float(self.drawn["least_weight"].max())
         limits = [min(intervals.estimate_sum(weights[:number], weight)[1], most) for number in range(len(weights) + 1)]
-        known = np.concatenate(([0.0], np.cumsum(np.minimum(largest, MOST_AMOUNT))))
-        spent = np.interp([limits[0], most], np.arange(len(known)), known)
+        totals = np.concatenate(([0.0], np.cumsum(np.minimum(largest, MOST_AMOUNT))))
+        spent = np.interp([limits[0], most], np.arange(len(totals)), totals)
         return float(min(spent[0] + (np.diff(limits) * amounts).sum(), spent[1]))
 
 
@@ -263,11 +263,11 @@ def _share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _recall(found: int, further: Estimate, missed: Estimate) -> Estimate:
+def _recall(frauds: int, further: Estimate, missed: Estimate) -> Estimate:
     """Return found and further fraud as a share of all fraud; the interval is 0 to 1 if there is none."""
-    value = _share(found + (further.value or 0.0), found + (further.value or 0.0) + (missed.value or 0.0))
+    value = _share(frauds + (further.value or 0.0), frauds + (further.value or 0.0) + (missed.value or 0.0))
     low, high = (
-        _share(found + more, found + more + less)
+        _share(frauds + more, frauds + more + less)
         for more, less in ((further.low, missed.high), (further.high, missed.low))
     )
     return Estimate(value, 0.0 if low is None else low, 1.0 if high is None else high)

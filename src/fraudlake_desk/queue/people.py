@@ -113,7 +113,7 @@ def count_work(events: Iterable[Event], window: Window, now: datetime) -> list[W
 
 def _add(people: dict[str, Work], events: list[Event], window: Window) -> None:
     """Add the events of an item."""
-    taken: Event | None = None
+    assignment: Event | None = None
     decision: Event | None = None
     amounts: dict[str, float] = {}
     counted_of: str | None = None
@@ -127,8 +127,8 @@ def _add(people: dict[str, Work], events: list[Event], window: Window) -> None:
             work.verdicts[str(event.verdict)] += 1
             amounts[event.analyst] = event.fraud_amount or 0.0
             counted_of = event.analyst
-            if taken is not None and taken.analyst == event.analyst:
-                work.seconds.append((event.at - taken.at).total_seconds())
+            if assignment is not None and assignment.analyst == event.analyst:
+                work.seconds.append((event.at - assignment.at).total_seconds())
         if event.kind == "withdrawn" and is_counted:
             _of(people, event.analyst).withdrawn += 1
             amounts.pop(event.analyst, None)
@@ -137,7 +137,7 @@ def _add(people: dict[str, Work], events: list[Event], window: Window) -> None:
             _of(people, event.analyst).set_aside += 1
         # Notes and files are part of the work between taking an item and deciding on it.
         if event.kind not in ("noted", "attached"):
-            taken = event if event.kind == "taken" else None
+            assignment = event if event.kind == "taken" else None
         if event.is_verdict or event.kind == "withdrawn":
             decision = event if event.is_verdict else None
     for name, amount in amounts.items():

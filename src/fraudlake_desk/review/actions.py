@@ -102,14 +102,14 @@ def decide(
     event = replace(event, verdict=verdict, reason=reason or None, note=note or None)
     event = replace(event, transaction_ids=_to_label(item, before))
     if verdict == "fraud":
-        event = _marked(item, event, fraud or {})
+        event = _mark(item, event, fraud or {})
     last = before.decision
     if last and is_correction and last.analyst != analyst and last.labels != event.labels and not reason:
         raise UsageError(f"{last.analyst} decided {last.verdict} on {item.item_id}: give a reason to overturn that")
     return event
 
 
-def _marked(item: Item, event: Event, fraud: Mapping[str, float]) -> Event:
+def _mark(item: Item, event: Event, fraud: Mapping[str, float]) -> Event:
     """Return the event with the marked payments and their amount."""
     if not fraud:
         raise UsageError(f"nothing of {item.item_id} is marked: name the payments that are fraud")

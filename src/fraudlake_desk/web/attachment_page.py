@@ -58,7 +58,7 @@ def routes(site: Site) -> list[Route]:
         if event is None or event.file_name is None:
             raise MissingError("there is no such file: it was forgotten, or was never attached to this item")
         # Invisible letters could make the name look like another one, so it is saved as the pages show it.
-        file = quote(letters.marked(event.file_name), safe="")
+        file = quote(letters.disambiguate(event.file_name), safe="")
         return Response(
             attachments.read(store, event),
             media_type="application/octet-stream",

@@ -108,7 +108,7 @@ def routes(site: Site) -> list[Route]:
             if len(matches) == 1 and matches[0].is_page:
                 return RedirectResponse(matches[0].address, 303)
             if matches:
-                return site.page(request, "found.html", page="Queue", name=name, found=matches)
+                return site.page(request, "found.html", page="Queue", name=name, matches=matches)
         name = given.strip()
         if name.lower() in STATES:
             day = day_of(request.query_params.get("day"))
@@ -241,10 +241,10 @@ def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     reason = fields.get("reason")
     note = fields.get("note")
     is_correction = bool(fields.get("correct"))
-    marked = fields.getlist("fraud") if known == "fraud" else []
-    if known == "fraud" and not marked:
+    payments = fields.getlist("fraud") if known == "fraud" else []
+    if known == "fraud" and not payments:
         raise PageError("mark the payments that are fraud: nothing was written")
-    fraud = marks.amounts(store, item, marked)
+    fraud = marks.amounts(store, item, payments)
     parts = str(len(item.parts))
 
     def make(before: State) -> Event:
@@ -376,15 +376,15 @@ def _is_of(alert: dict[str, Any], item: Item, case: dict[str, Any] | None) -> bo
 
 def _payments(store: Store, item: Item, known: History, state: State) -> list[dict[str, Any]]:
     """Return the payments that an item covers or a verdict marks, the earliest first, with ``is_marked``."""
-    marked = state.decision.fraud_ids if state.decision else ()
-    if not marked and item.case_id is not None:
-        marked = item.transaction_ids
-    wanted = {*item.transaction_ids, *marked}
+    fraud_ids = state.decision.fraud_ids if state.decision else ()
+    if not fraud_ids and item.case_id is not None:
+        fraud_ids = item.transaction_ids
+    wanted = {*item.transaction_ids, *fraud_ids}
     rows = {row["transaction_id"]: row for row in known.transactions if row["transaction_id"] in wanted}
     if missing := sorted(wanted - rows.keys()):
         rows |= marks.rows(store, item, missing)
     ordered = sorted(rows.values(), key=lambda row: (row["timestamp"], row["transaction_id"]))
-    return [{**row, "is_marked": row["transaction_id"] in marked} for row in ordered]
+    return [{**row, "is_marked": row["transaction_id"] in fraud_ids} for row in ordered]
 
 
 def _arguments(site: Site, request: Request) -> tuple[Store, str, date | None]:

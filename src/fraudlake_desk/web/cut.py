@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup, escape
 
-from fraudlake_desk.documents.letters import marked
+from fraudlake_desk.documents.letters import disambiguate
 
 CELL = 40
 """Letters of a text in a cell: one or two lines on a phone."""
@@ -17,16 +17,16 @@ def brief(text: object, most: int = CELL) -> str:
     """
     given = str(text)
     if len(given) <= most:
-        return marked(given)
+        return disambiguate(given)
     end = most // 2 - 1
-    return f"{marked(given[: most - end - 1])}…{marked(given[-end:])}"
+    return f"{disambiguate(given[: most - end - 1])}…{disambiguate(given[-end:])}"
 
 
 def cut(text: object, most: int = CELL) -> Markup:
     """Return a text; one of more than ``most`` letters is shortened, and opens on a click."""
     given = str(text)
     if len(given) <= most:
-        return Markup(f"<bdi>{escape(marked(given))}</bdi>")  # noqa: S704 (escaped here)
+        return Markup(f"<bdi>{escape(disambiguate(given))}</bdi>")  # noqa: S704 (escaped here)
     return _opening(brief(given, most), given)
 
 
@@ -36,5 +36,5 @@ def whole(text: str, most: int) -> Markup:
 
 
 def _opening(summary: str, text: str) -> Markup:
-    shown = "\n".join(map(marked, text.splitlines()))
+    shown = "\n".join(map(disambiguate, text.splitlines()))
     return Markup('<details class="cut"><summary><bdi>{}</bdi></summary><bdi>{}</bdi></details>').format(summary, shown)

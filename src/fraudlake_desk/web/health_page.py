@@ -51,13 +51,13 @@ class _Streams:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._lock = threading.Lock()
-        self._seen: tuple[float, Mapping[str, Any]] = (-_LIVE, {})
+        self._latest: tuple[float, Mapping[str, Any]] = (-_LIVE, {})
 
     def look(self) -> Mapping[str, Any]:
         """Return the result of :attr:`Site.activity`, from the cache if it is recent."""
         if self._site.activity is None:
             raise MissingError("the jobs of the workspace show what its streams do")
         with self._lock:
-            if time.monotonic() - self._seen[0] >= _LIVE:
-                self._seen = time.monotonic(), self._site.activity()
-            return self._seen[1]
+            if time.monotonic() - self._latest[0] >= _LIVE:
+                self._latest = time.monotonic(), self._site.activity()
+            return self._latest[1]

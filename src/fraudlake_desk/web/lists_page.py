@@ -65,10 +65,10 @@ def routes(site: Site) -> list[Route]:
 
 def ended(request: Request, listed: list[Listed]) -> str | None:
     """Return the notice about a list entry that the form has ended."""
-    found = next((one.entry for one in listed if one.entry.entry_id == request.query_params.get("ended")), None)
-    if found is None:
+    entry = next((one.entry for one in listed if one.entry.entry_id == request.query_params.get("ended")), None)
+    if entry is None:
         return None
-    begins = f"from {moment(found.ends_at)} UTC on"
-    if found.rule:
-        return f"{found.rule} alerts for {shown(found.entity_key)} again {begins}."
-    return f"{shown(found.entity_key)} is not on {found.list} any more {begins}."
+    begins = f"from {moment(entry.ends_at)} UTC on"
+    if entry.rule:
+        return f"{entry.rule} alerts for {shown(entry.entity_key)} again {begins}."
+    return f"{shown(entry.entity_key)} is not on {entry.list} any more {begins}."

@@ -224,11 +224,11 @@ def _give_back(store: Store, one: Queued, analyst: str, event_id: str) -> None:
 
 def _refuse(queued: list[Queued], analyst: str, chosen: QueueFilter) -> NoReturn:
     of_any_state = [one for one in queued if replace(chosen, state="").has(one, analyst)]
-    held = sum(one.state.holder not in (None, analyst) for one in of_any_state)
+    theirs = sum(one.state.holder not in (None, analyst) for one in of_any_state)
     decided = sum(one.is_decided for one in of_any_state)
     conditions = f" with {chosen.text}" if chosen.is_active else ""
     total = len(of_any_state)
     raise PageError(
-        f"nothing is left to take{conditions}: {decided} of {total} are decided, others hold {held}, and the rest "
+        f"nothing is left to take{conditions}: {decided} of {total} are decided, others hold {theirs}, and the rest "
         "waits or is for somebody else"
     )

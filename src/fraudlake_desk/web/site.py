@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from fraudlake.text.counts import counted
 from fraudlake_desk.documents.document import text
-from fraudlake_desk.documents.letters import seen, shown
+from fraudlake_desk.documents.letters import replace_invisible, shown
 from fraudlake_desk.lookup.money import amount
 from fraudlake_desk.web.cut import brief, cut, whole
 from fraudlake_desk.web.names import account, segment
@@ -65,7 +65,7 @@ class Site:
             "path": segment,
             "account_address": account,
             "shown": shown,
-            "seen": seen,
+            "visible": replace_invisible,
             "plain": plain,
             "share": share,
             "whole": whole,
