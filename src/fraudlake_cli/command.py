@@ -83,14 +83,14 @@ def _keep(context: click.Context, option: click.Parameter, value: object) -> Non
 
 def _everywhere() -> list[click.Option]:
     path = click.Path(path_type=Path)
-    given: list[tuple[str, dict[str, Any]]] = [
+    options: list[tuple[str, dict[str, Any]]] = [
         ("--lake", {"type": path, "metavar": "FOLDER", "help": "Folder of the lake.  [default: ./lake]"}),
         ("--catalog", {"metavar": "NAME", "help": "Catalog of a lake in a Databricks workspace, instead of --lake."}),
         ("--schema", {"metavar": "NAME", "help": "Its schema."}),
         ("--config", {"type": path, "metavar": "FILE", "help": "Settings.  [default: ./fraudlake.toml, if there]"}),
         ("--json", {"is_flag": True, "help": "Print one JSON object on standard output and nothing else."}),
     ]
-    return [click.Option([name], callback=_keep, expose_value=False, **kept) for name, kept in given]
+    return [click.Option([name], callback=_keep, expose_value=False, **attributes) for name, attributes in options]
 
 
 EVERYWHERE = _everywhere()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fraudlake.model.intervals import Estimate
     from fraudlake.model.registry import Version
     from fraudlake.model.training import Comparison
-    from fraudlake.operations.lineage import Lineage, Taken
+    from fraudlake.operations.lineage import Arrival, Lineage
     from fraudlake.operations.rebuild import Rebuilt
     from fraudlake.operations.status import Status
     from fraudlake.quarantine.replay import Replayed
@@ -235,10 +235,10 @@ def explained(lineage: Lineage) -> str:
     return "\n".join(lines)
 
 
-def _commit_text(taken: Taken | None, table: tables.Table) -> str:
-    if taken is None:
+def _commit_text(commit: Arrival | None, table: tables.Table) -> str:
+    if commit is None:
         return ""
-    return f" ({table.name} version {taken.version}{'' if taken.is_first else ' or earlier'})"
+    return f" ({table.name} version {commit.version}{'' if commit.is_first else ' or earlier'})"
 
 
 def print_state(console: Console, state: State, tiles: dict[str, dict[str, int]]) -> None:

@@ -194,9 +194,9 @@ def writer(
         # To count a state's entries, Spark looks up each key once more per row. It is worth it only without an end:
         # otherwise the scan for expired entries counts them.
         own.spark.conf.set(session.COUNT_ENTRIES, str(rules.is_without_end).lower())
-    taken = messages.read(own.spark, settings)
+    rows = messages.read(own.spark, settings)
     return (
-        alerts.events(taken, settings, rules, own.neighbours, since, is_catching_up=is_catching_up)
+        alerts.events(rows, settings, rules, own.neighbours, since, is_catching_up=is_catching_up)
         .writeStream.format("kafka")
         .queryName("realtime")
         .outputMode("update")

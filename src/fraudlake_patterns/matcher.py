@@ -215,8 +215,8 @@ class Run:
         following = _Heap()
         complete = _Heap()
         for item in self._partial:
-            for taken in self._continuations(item, row):
-                (complete if taken.state.variable is None else following).add(taken)
+            for continuation in self._continuations(item, row):
+                (complete if continuation.state.variable is None else following).add(continuation)
         for item in complete:
             self._complete.add(item)
         if self._complete:
@@ -232,28 +232,28 @@ class Run:
         if begins:
             first = row
             bounds = (row,) * (variables + 1)
-        taken: list[_Open] = []
+        continuations: list[_Open] = []
         while state.variable is not None and not (state.not_for and self._is_held_back(state, row, bounds)):
             variable = state.variable
             following = state.next
             if following is not None and conditions[variable](row, bounds):
                 extended = bounds[: variable + 1] + (row + 1,) * (variables - variable)
-                taken.append(_Open(first, following, extended))
-                final = self._final_behind(following, row, bounds)
+                continuations.append(_Open(first, following, extended))
+                final = self._final_after(following, row, bounds)
                 if final is not None:
-                    taken.append(_Open(first, final, extended))
+                    continuations.append(_Open(first, final, extended))
             if state.proceed is None:
                 break
             state = state.proceed
         if begins:
-            taken.append(item)
-        return taken
+            continuations.append(item)
+        return continuations
 
     def _is_held_back(self, state: State, row: int, bounds: Bounds) -> bool:
         """Whether a greedy loop before the state could take the row itself."""
         return any(self._matcher.conditions[variable](row, bounds) for variable in state.not_for)
 
-    def _final_behind(self, state: State, row: int, bounds: Bounds) -> State | None:
+    def _final_after(self, state: State, row: int, bounds: Bounds) -> State | None:
         """Return the final state if the state leads there without a further row."""
         while state.proceed is not None and not (state.not_for and self._is_held_back(state, row, bounds)):
             state = state.proceed

@@ -256,13 +256,13 @@ class _Pattern:
         variables = self._group()
         if self._at < len(self._words):
             self._refuse("is not expected here")
-        seen: set[str] = set()
+        names: set[str] = set()
         for variable, at in variables:
-            if variable.name in seen:
+            if variable.name in names:
                 self._text.refuse(
                     at, f"the variable {variable.name} occurs twice in PATTERN, which Flink does not support"
                 )
-            seen.add(variable.name)
+            names.add(variable.name)
         for (loop, _), (variable, at) in pairwise(variables):
             if loop.is_greedy_loop and variable.is_optional:
                 reason = f"the greedy loop {loop.name} cannot precede {variable.name}, which may take no row"

@@ -74,7 +74,7 @@ def sort(
     further: Sequence[tuple[Column, bool]],
     names: Sequence[str],
     arrival: Sequence[str] = (),
-    seen: int = 0,
+    sorted_rows: int = 0,
 ) -> SortedRows:
     """Sort rows.
 
@@ -85,14 +85,14 @@ def sort(
         further: columns that order rows of the same time, and whether each is descending.
         names: the columns to return.
         arrival: columns that break the remaining ties; without them, tied rows keep the table's order.
-        seen: number of rows at the table's beginning that were sorted before: they keep their order and come first.
+        sorted_rows: number of sorted rows at the beginning of the table: they keep their order and come first.
     """
     # numpy's lexsort takes the most important key last.
     keys = [_rank(table[name], descending=False) for name in reversed(arrival)]
     keys += [_rank(table[column.name], descending) for column, descending in reversed(further)]
     keys.append(vector_of(table[time]).values)
-    is_new = np.arange(len(table)) >= seen
-    if seen:
+    is_new = np.arange(len(table)) >= sorted_rows
+    if sorted_rows:
         keys = [*(np.where(is_new, key, 0) for key in keys), is_new.astype(np.int64)]
     partition = codes_of(table, [column.name for column in partition_by])
     order = np.lexsort((*keys, partition))

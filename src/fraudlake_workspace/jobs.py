@@ -95,15 +95,15 @@ def wait(client: WorkspaceClient, run: int, timeout_seconds: float, progress: Pr
     Raises:
         FraudlakeError: the run failed, or has not ended in time and goes on.
     """
-    seen: dict[str, str] = {}
+    states: dict[str, str] = {}
     deadline = time.monotonic() + timeout_seconds
     for pause in pauses(10.0):
         with asking(client, f"run {run}"):
             now = client.jobs.get_run(run)
         for task in now.tasks or []:
             state = _state(task.state)
-            if seen.get(str(task.task_key)) != state:
-                seen[str(task.task_key)] = state
+            if states.get(str(task.task_key)) != state:
+                states[str(task.task_key)] = state
                 progress(str(task.task_key), state)
         if now.state is not None and now.state.life_cycle_state in _ENDED:
             break

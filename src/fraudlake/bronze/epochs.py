@@ -49,5 +49,5 @@ def all_misread(numbers: pa.Array, unit: str | None) -> pa.Array | None:
     marks = np.full(len(ticks), None, object)
     for likely, (first, end) in windows(unit).items():
         marks[(ticks >= first) & (ticks < end)] = likely
-    marked = pa.array(marks, pa.string())
-    return marked if marked.null_count < len(marked) else None
+    likely_units = pa.array(marks, pa.string())
+    return likely_units if likely_units.null_count < len(likely_units) else None

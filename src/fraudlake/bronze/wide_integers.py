@@ -63,16 +63,16 @@ def _wide(message: bytes) -> dict[str, bool]:
     if not message:
         return {}
     buffer = message[8:]  # after the mark of a message and its length
-    schema = _behind(buffer, _field(buffer, _behind(buffer, 0), 2))
-    fields = _behind(buffer, _field(buffer, schema, 1))
+    schema = _target(buffer, _field(buffer, _target(buffer, 0), 2))
+    fields = _target(buffer, _field(buffer, schema, 1))
     (count,) = struct.unpack_from("<I", buffer, fields)
     wide = {}
     for number in range(count):
-        field = _behind(buffer, fields + 4 + 4 * number)
+        field = _target(buffer, fields + 4 + 4 * number)
         if buffer[_field(buffer, field, 2)] == _INT:
-            integer = _behind(buffer, _field(buffer, field, 3))
+            integer = _target(buffer, _field(buffer, field, 3))
             if struct.unpack_from("<i", buffer, _field(buffer, integer, 0)) == (128,):
-                wide[_text(buffer, _behind(buffer, _field(buffer, field, 0)))] = _flag(buffer, integer, 1)
+                wide[_text(buffer, _target(buffer, _field(buffer, field, 0)))] = _flag(buffer, integer, 1)
     return wide
 
 
@@ -91,7 +91,7 @@ def _field(buffer: bytes, table: int, number: int) -> int:
     return table + int(struct.unpack_from("<H", buffer, fields + entry)[0]) if entry < size else table
 
 
-def _behind(buffer: bytes, at: int) -> int:
+def _target(buffer: bytes, at: int) -> int:
     """Return the position to which the offset at a position points."""
     (offset,) = struct.unpack_from("<I", buffer, at)
     return at + int(offset)

@@ -62,9 +62,9 @@ def examine(load: Callable[[], Settings]) -> Iterator[Finding]:
     """
     yield Finding("Python", True, f"{platform.python_version()} in {sys.executable}")
     yield _packages()
-    yield _asked("Java", lambda: f"{java.version(java.require())} in {java.require()}")
-    yield _asked("locale", _locale)
-    yield _asked("temporary folder", lambda: str(host.temporary_programs()))
+    yield _inspect("Java", lambda: f"{java.version(java.require())} in {java.require()}")
+    yield _inspect("locale", _locale)
+    yield _inspect("temporary folder", lambda: str(host.temporary_programs()))
     yield _jars()
     try:
         settings = load()
@@ -76,13 +76,13 @@ def examine(load: Callable[[], Settings]) -> Iterator[Finding]:
         yield check(settings)
 
 
-def _asked(what: str, ask: Callable[[], str]) -> Finding:
+def _inspect(what: str, ask: Callable[[], str]) -> Finding:
     """Return the finding of a function whose error message ends with a colon and the remedy."""
     try:
         return Finding(what, True, ask())
     except FraudlakeError as error:
-        seen, _, remedy = str(error).rpartition(": ")
-        return Finding(what, False, seen or remedy, remedy)
+        message, _, remedy = str(error).rpartition(": ")
+        return Finding(what, False, message or remedy, remedy)
 
 
 def _packages() -> Finding:
@@ -126,10 +126,10 @@ def _jars() -> Finding:
 def _memory(settings: Settings) -> Finding:
     has = _total_memory()
     wanted = int(settings.driver_memory[:-1]) * _UNITS[settings.driver_memory[-1]]
-    seen = f"{has / 2**30:.0f} GiB; Spark's process may take {settings.driver_memory}"
+    text = f"{has / 2**30:.0f} GiB; Spark's process may take {settings.driver_memory}"
     if has >= wanted + _OTHERS:
-        return Finding("memory", True, seen)
-    return Finding("memory", False, seen, "set a smaller driver_memory (FRAUDLAKE_DRIVER_MEMORY=2g)", matters=False)
+        return Finding("memory", True, text)
+    return Finding("memory", False, text, "set a smaller driver_memory (FRAUDLAKE_DRIVER_MEMORY=2g)", matters=False)
 
 
 def _total_memory() -> int:
@@ -144,14 +144,14 @@ def _disk(settings: Settings) -> Finding:
     root = settings.lake.absolute()
     there = next(folder for folder in (root, *root.parents) if host.is_folder(folder))
     free = shutil.disk_usage(there).free
-    seen = f"{free / 2**30:.0f} GiB free in {there}"
+    text = f"{free / 2**30:.0f} GiB free in {there}"
     if not os.access(there, os.W_OK):
         return Finding(
             "disk", False, f"{there} may not be written", "run as its owner, or name another lake with --lake"
         )
     if free < _FREE:
-        return Finding("disk", False, seen, "make room, or name a lake on another disk with --lake")
-    return Finding("disk", True, seen)
+        return Finding("disk", False, text, "make room, or name a lake on another disk with --lake")
+    return Finding("disk", True, text)
 
 
 def _lake(settings: Settings) -> Finding:
@@ -167,10 +167,10 @@ def _lake(settings: Settings) -> Finding:
         return Finding("lake", False, str(error), "leave out the setting that it names, or see 'fraudlake define'")
     except FraudlakeError as error:
         return Finding("lake", False, str(error), "docs/reference/messages.md has a row for this line")
-    return _asked("lake", lambda: _seen(lake))
+    return _inspect("lake", lambda: _describe(lake))
 
 
-def _seen(lake: Lake) -> str:
+def _describe(lake: Lake) -> str:
     store.require_known(lake)
     return f"{lake.settings.lake.absolute()}; 'fraudlake status' says whether its rows add up"
 
@@ -180,8 +180,8 @@ def _kafka(settings: Settings) -> Finding:
         return Finding("Kafka", True, "not used")
     silent = [broker for broker in settings.bootstrap_servers.split(",") if not _answers(broker)]
     if silent:
-        seen = f"no connection to {', '.join(silent)}"
-        return Finding("Kafka", False, seen, "start the broker, or name another with --bootstrap-servers")
+        text = f"no connection to {', '.join(silent)}"
+        return Finding("Kafka", False, text, "start the broker, or name another with --bootstrap-servers")
     return Finding("Kafka", True, f"{settings.bootstrap_servers} takes connections")
 
 

@@ -38,8 +38,8 @@ def expiring(lake: Lake, table: tables.Table, unread: dict[str, list[Commit]]) -
         unread: its unread commits, as :func:`unread` returns them.
     """
     oldest = datetime.now(UTC) - lake.file_retention(table)
-    behind = {step: min(commit.at for commit in commits) for step, commits in unread.items()}
-    return {step: at for step, at in behind.items() if at < oldest}
+    first_unread = {step: min(commit.at for commit in commits) for step, commits in unread.items()}
+    return {step: at for step, at in first_unread.items() if at < oldest}
 
 
 def unread(lake: Lake, table: tables.Table, identity: str | None = None) -> dict[str, list[Commit]]:

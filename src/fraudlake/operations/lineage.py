@@ -23,7 +23,7 @@ _VALUES = (*tables.PAYLOAD, "_rescued_data", "_ingested_at")
 
 
 @dataclass(frozen=True)
-class Taken:
+class Arrival:
     """The commit that added a row to a table.
 
     ``is_first`` is false if an earlier version may have had the row and cannot be read any more: VACUUM has removed
@@ -46,7 +46,7 @@ class Origin:
     """``file, path, row``, or ``topic, partition, offset``."""
     values: dict[str, Any]
     """The landed values by bronze's column names, and ``_ingested_at``."""
-    taken: dict[str, Taken | None] = field(default_factory=dict)
+    taken: dict[str, Arrival | None] = field(default_factory=dict)
     """The commits that added the transaction to ``silver`` and the row to ``bronze``; None if no readable version has
     it."""
 
@@ -58,7 +58,7 @@ class Lineage:
     alert: dict[str, Any]
     rule: dict[str, Any]
     """The rule; only its name if the lake lacks it."""
-    taken: Taken | None
+    taken: Arrival | None
     """The commit of the alert."""
     transactions: list[Origin]
     """The transactions that raised it, in order."""
@@ -84,7 +84,7 @@ def explain(lake: Lake, alert_id: str) -> Lineage:
     return Lineage(
         alerts[0],
         _rule(lake, alerts[0]["rule"], alerts[0]["rule_version"]),
-        _taken(lake, tables.SILVER_ALERTS, is_alert),
+        _find_commit(lake, tables.SILVER_ALERTS, is_alert),
         [replace(origin, taken=_commits(lake, origin.transaction)) for origin in origins_of_alert],
     )
 
@@ -96,14 +96,14 @@ def _newest(lake: Lake) -> str:
     return f"; that of its newest alert is {newest[0]}" if newest else ", and no alert yet: run 'fraudlake detect'"
 
 
-def _commits(lake: Lake, transaction: dict[str, Any]) -> dict[str, Taken | None]:
+def _commits(lake: Lake, transaction: dict[str, Any]) -> dict[str, Arrival | None]:
     if not transaction:
         return {}
     is_row = f"date = DATE '{transaction['date']}' AND transaction_id = {literal(transaction['transaction_id'])}"
     is_landed = source_position.at([(transaction["source"], transaction["position"])])
     return {
-        "silver": _taken(lake, tables.SILVER_TRANSACTIONS, is_row),
-        "bronze": _taken(lake, tables.BRONZE_TRANSACTIONS, is_landed),
+        "silver": _find_commit(lake, tables.SILVER_TRANSACTIONS, is_row),
+        "bronze": _find_commit(lake, tables.BRONZE_TRANSACTIONS, is_landed),
     }
 
 
@@ -158,7 +158,7 @@ def _landed(lake: Lake, positions: list[tuple[str, int]]) -> dict[tuple[str | No
     }
 
 
-def _taken(lake: Lake, table: Table, condition: str) -> Taken | None:
+def _find_commit(lake: Lake, table: Table, condition: str) -> Arrival | None:
     """Find the first version of a table that has a row, by binary search, since rows stay."""
     commits = sorted(row_changes(lake.store.history(table), 0), key=lambda commit: commit.version)
     low = 0
@@ -174,7 +174,7 @@ def _taken(lake: Lake, table: Table, condition: str) -> Taken | None:
             is_readable = has_row is not None
     if low == len(commits):
         return None
-    return Taken(commits[low].version, commits[low].at, is_readable)
+    return Arrival(commits[low].version, commits[low].at, is_readable)
 
 
 def _has(lake: Lake, table: Table, condition: str, version: int) -> bool | None:

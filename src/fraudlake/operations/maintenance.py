@@ -184,9 +184,9 @@ def vacuum(lake: Lake) -> Vacuumed:
         detail = lake.store.detail(table)
         # In a younger table nothing has expired; checking would cost one or two queries in a workspace.
         unread = {} if _is_younger(detail, retention) else lag.unread(lake, table, detail.id)
-        behind = list(lag.expiring(lake, table, unread))
-        if behind:
-            vacuumed.skipped[table.name] = behind
+        steps = list(lag.expiring(lake, table, unread))
+        if steps:
+            vacuumed.skipped[table.name] = steps
         elif is_in_doubt and _has_unused_files(lake, table, detail, retention):
             vacuumed.in_doubt.append(table.name)
         else:

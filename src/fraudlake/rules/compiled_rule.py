@@ -69,13 +69,13 @@ class CompiledRule(Protocol):
     def look_back(self) -> timedelta | None:
         """The longest look-back in event time to the transactions on which an alert depends; None: unbounded."""
 
-    def evaluate(self, rows: pa.Table, seen: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
+    def evaluate(self, rows: pa.Table, old_rows: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
         """Evaluate rows of whole partitions, all at once or in consecutive parts.
 
         Args:
             rows: :attr:`columns`, ``source`` and ``position``. A part begins with the rows that the previous part still
                 needs, in the order of the state, followed by new rows in any order.
-            seen: the number of rows from the previous part.
+            old_rows: the number of rows from the previous part.
             state: the ``state`` that the previous part returned.
             now: no row that follows has an earlier time, microseconds; None: no row follows.
         """

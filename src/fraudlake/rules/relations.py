@@ -83,7 +83,7 @@ def find(rules: Sequence[Rule], columns: Columns) -> list[Finding]:
         columns: the columns by the names that conditions use.
     """
     reasons = {rule.name: _never(rule, columns) for rule in rules}
-    found = [Finding("never", name, reason=reason) for name, reason in reasons.items() if reason]
+    findings = [Finding("never", name, reason=reason) for name, reason in reasons.items() if reason]
     able = [rule for rule in rules if not reasons[rule.name]]
     for one, other in combinations(able, 2):
         contained = [
@@ -91,8 +91,8 @@ def find(rules: Sequence[Rule], columns: Columns) -> list[Finding]:
             for inner, outer in ((one, other), (other, one))
             if (reason := _contained(inner, outer, columns))
         ]
-        found += contained or [_together(one, other, columns)]
-    return found
+        findings += contained or [_together(one, other, columns)]
+    return findings
 
 
 def _text(value: Value | None) -> str:

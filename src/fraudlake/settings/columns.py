@@ -69,13 +69,13 @@ def _columns(value: object) -> object:
 
 
 def _fields_are_distinct(columns: dict[str, DeclaredColumn]) -> dict[str, DeclaredColumn]:
-    taken = {field.lower(): f"a field of Flink's own ({', '.join(_OWN_FIELDS)})" for field in _OWN_FIELDS}
+    use = {field.lower(): f"a field of Flink's own ({', '.join(_OWN_FIELDS)})" for field in _OWN_FIELDS}
     for name, column in columns.items():
-        if column.field.lower() in taken:
+        if column.field.lower() in use:
             raise ValueError(
-                f"'{name}' is taken from '{column.field}', which is {taken[column.field.lower()]}: take another field"
+                f"'{name}' is taken from '{column.field}', which is {use[column.field.lower()]}: take another field"
             )
-        taken[column.field.lower()] = f"taken for '{name}' already"
+        use[column.field.lower()] = f"taken for '{name}' already"
     return columns
 
 

@@ -35,5 +35,5 @@ def decoded(content: bytes, encoding: str | None = None) -> str:
         UnicodeDecodeError: they are in another encoding.
         LookupError: Python does not know the encoding.
     """
-    marked = "utf-16" if content.startswith(_UTF_16) else "utf-8"
-    return content.decode(encoding or marked).removeprefix(_MARK)
+    likely = "utf-16" if content.startswith(_UTF_16) else "utf-8"
+    return content.decode(encoding or likely).removeprefix(_MARK)

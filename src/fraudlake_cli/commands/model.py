@@ -172,8 +172,8 @@ def disputes(app: App, /, **flags: str | None) -> None:
     if files is None:
         app.say({"files": [], "skipped": _NO_FOLDER}, f"nothing is loaded: {_NO_FOLDER}")
         return
-    taken = sum(file["taken"] for file in files if file["error"] is None)
-    app.say({"files": files}, f"{counted(taken, 'verdict')} loaded from {counted(len(files), 'file')}")
+    total = sum(file["taken"] for file in files if file["error"] is None)
+    app.say({"files": files}, f"{counted(total, 'verdict')} loaded from {counted(len(files), 'file')}")
 
 
 def load_disputes(lake: Lake) -> list[dict[str, Any]] | None:

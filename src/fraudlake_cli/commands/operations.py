@@ -62,8 +62,8 @@ def optimize(app: App, /, allow_short_retention: bool, **flags: str | None) -> N
         with timed("vacuum") as report:
             cleaned = maintenance.vacuum(lake)
             report.append(f"{counted(len(cleaned.tables), 'table')} cleaned")
-    for name, behind in cleaned.skipped.items():
-        console.print(f"[yellow]![/] {name} was not cleaned: {', '.join(behind)} must read it first", soft_wrap=True)
+    for name, steps in cleaned.skipped.items():
+        console.print(f"[yellow]![/] {name} was not cleaned: {', '.join(steps)} must read it first", soft_wrap=True)
     if cleaned.in_doubt:
         doubt = "silver_transactions had no commit for longer than max_idle, or the clock is ahead"
         console.print(f"[yellow]![/] no file was removed of {', '.join(cleaned.in_doubt)}: {doubt}", soft_wrap=True)

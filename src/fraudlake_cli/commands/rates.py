@@ -77,9 +77,13 @@ def missing(app: App, /) -> None:
     """List the days and currencies of payments that have no amount in the base currency."""
     from fraudlake.silver import rates
 
-    found = rates.missing(app.open_existing().store)
-    lines = [f"{row.date}  {row.currency or 'no currency'}  {counted(row.transactions, 'payment')}" for row in found]
-    app.say({"missing": _as_json(found)}, "\n".join([*lines, *_advice(found)]) or "every payment has a rate")
+    missing_rates = rates.missing(app.open_existing().store)
+    lines = [
+        f"{row.date}  {row.currency or 'no currency'}  {counted(row.transactions, 'payment')}" for row in missing_rates
+    ]
+    app.say(
+        {"missing": _as_json(missing_rates)}, "\n".join([*lines, *_advice(missing_rates)]) or "every payment has a rate"
+    )
 
 
 def _rate(row: dict[str, Any], base: str) -> str:

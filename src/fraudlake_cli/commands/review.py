@@ -256,8 +256,8 @@ def verdict(
         return marks.amounts(store, item, chosen)
 
     def make(item: Item, before: State, new: str) -> Event:
-        marked = fraud(item) if decision == "fraud" else None
-        return actions.decide(item, before, name, decision, new, marked, reason, note, correct)
+        payments = fraud(item) if decision == "fraud" else None
+        return actions.decide(item, before, name, decision, new, payments, reason, note, correct)
 
     def text(event: Event) -> str:
         counted_ = (

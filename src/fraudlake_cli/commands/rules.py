@@ -77,10 +77,10 @@ def check(app: App, /, name: str | None, file: Path | None, evaluated: bool, **f
     columns = query_columns(settings.silver_columns)
     for rule in rules:
         rule.check(columns, settings.entities)
-    found = relations.find(rules, columns)
+    findings = relations.find(rules, columns)
     valid = [{"name": rule.name, "kind": rule.kind} for rule in rules]
-    result = {"valid": valid, "findings": [asdict(finding) for finding in found]}
-    lines = [*(f"{rule.name}: a valid rule of kind {rule.kind}" for rule in rules), *_found(found)]
+    result = {"valid": valid, "findings": [asdict(finding) for finding in findings]}
+    lines = [*(f"{rule.name}: a valid rule of kind {rule.kind}" for rule in rules), *_describe(findings)]
     app.say(result, "\n".join(lines))
 
 
@@ -213,7 +213,7 @@ def _rule(settings: Settings, name: str | None, file: Path | None) -> Rule:
     return query_of(file) if file else RuleSet.of(settings.rules).version_of(str(name)).rule
 
 
-def _found(findings: Sequence[Finding]) -> list[str]:
+def _describe(findings: Sequence[Finding]) -> list[str]:
     """Describe what is proved of rules, the most useful first."""
     kinds = ("never", "contained", "apart", "overlap")
     shown = [str(finding) for kind in kinds for finding in findings if finding.kind == kind]

@@ -226,7 +226,7 @@ def _stream_assumptions() -> Iterator[Assumption]:
 
 
 def _starts(text: str) -> Callable[[str], bool]:
-    return lambda seen: seen.startswith(text)
+    return lambda answer: answer.startswith(text)
 
 
 def _reported(
@@ -234,16 +234,16 @@ def _reported(
     process: str,
     name: str,
     remedy: str,
-    is_assumed: Callable[[str], bool] = lambda seen: True,
+    is_assumed: Callable[[str], bool] = lambda answer: True,
     matters: bool = True,
 ) -> Assumption:
     """Return the assumption that a line of a worker's report answers."""
 
     def ask(probe: Probe) -> str:
-        is_answered, seen = probe.report(process)[name]
-        if not (is_answered and is_assumed(seen)):
-            raise FraudlakeError(seen)
-        return seen
+        is_answered, answer = probe.report(process)[name]
+        if not (is_answered and is_assumed(answer)):
+            raise FraudlakeError(answer)
+        return answer
 
     return Assumption(question, ask, remedy, matters)
 
@@ -406,10 +406,10 @@ def _offset_log(probe: Probe) -> str:
     watermark = checkpoint.watermark_milliseconds()
     lines = (checkpoint.folder / "offsets" / "0").read_text().splitlines()
     partitions = json.loads(lines[1]).get("conf", {}).get(_PARTITIONS)
-    seen = f"{_PARTITIONS} {partitions!r}, watermark {watermark}, sources {unread}, micro-batch under way {pending}"
+    state = f"{_PARTITIONS} {partitions!r}, watermark {watermark}, sources {unread}, micro-batch under way {pending}"
     if set(unread) != {identity} or pending is not None:
-        raise FraudlakeError(f"{seen}; the table's id is {identity}")
-    return seen
+        raise FraudlakeError(f"{state}; the table's id is {identity}")
+    return state
 
 
 def _stateful(probe: Probe) -> str:
@@ -442,9 +442,9 @@ def _stateful(probe: Probe) -> str:
         rows = scratch.stream(scratch.filled("states")).selectExpr("id % 1 AS bucket", "id").groupBy("bucket")
         summed = rows.transformWithStateInPandas(Sum(), "total BIGINT", "Append", "None")
         scratch.run("stateful", summed.writeStream.format("delta"), totals)
-    seen = sorted(row["total"] for row in scratch.spark.table(totals).collect())
-    if seen != [10, 20]:
-        raise FraudlakeError(f"two runs over 10 rows each gave the totals {seen}")
+    sums = sorted(row["total"] for row in scratch.spark.table(totals).collect())
+    if sums != [10, 20]:
+        raise FraudlakeError(f"two runs over 10 rows each gave the totals {sums}")
     return "the second run continued with the state of the first"
 
 
@@ -473,7 +473,7 @@ def _neighbours(probe: Probe) -> str:
     def write(batch: DataFrame, batch_id: int) -> None:
         batch.write.format("delta").mode("append").saveAsTable(pairs)
 
-    def seen() -> list[tuple[int | None, int]]:
+    def read_pairs() -> list[tuple[int | None, int]]:
         if not scratch.spark.catalog.tableExists(pairs):
             return []
         return sorted((row["current"], row["before"]) for row in scratch.spark.table(pairs).collect())
@@ -486,10 +486,12 @@ def _neighbours(probe: Probe) -> str:
         F.col("current.offset").alias("current"), F.col("before.offset").alias("before")
     )
     # A stream whose processor has timers does not end by itself.
-    scratch.run("fast_lane", beside.writeStream.outputMode("update").foreachBatch(write), is_done=lambda: bool(seen()))
+    scratch.run(
+        "fast_lane", beside.writeStream.outputMode("update").foreachBatch(write), is_done=lambda: bool(read_pairs())
+    )
     expected = [(0, None), *((number, number - 1) for number in range(1, 10))]
-    if seen() != expected:
-        raise FraudlakeError(f"rows with those before them are {seen()}")
+    if read_pairs() != expected:
+        raise FraudlakeError(f"rows with those before them are {read_pairs()}")
     return "ten rows of an account, each with the one before it"
 
 

@@ -60,10 +60,10 @@ def ask(spark: SparkSession, settings: Settings, receiver: str | None = None) ->
 
 def _answer(assumption: Assumption, probe: Probe) -> Answer:
     try:
-        seen = assumption.ask(probe)
+        text = assumption.ask(probe)
     except Exception as error:
         return Answer(assumption.question, False, assumption.matters, _failure(error), assumption.remedy)
-    return Answer(assumption.question, True, assumption.matters, seen)
+    return Answer(assumption.question, True, assumption.matters, text)
 
 
 def asked_by_job(client: WorkspaceClient, run: int) -> list[Answer]:

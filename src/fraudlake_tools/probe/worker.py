@@ -32,13 +32,13 @@ Questions = Callable[["DataFrame", int], dict[str, Callable[[], str]]]
 def in_a_task(scratch: Scratch) -> Report:
     """Ask the Python process of a task (``mapInArrow``)."""
     ask = _ask()
-    asked = _of_any_process(str(scratch.folder))
+    questions = _of_any_process(str(scratch.folder))
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow
 
         for _ in batches:
-            yield pyarrow.RecordBatch.from_pydict({"report": [json.dumps(ask(asked))]})
+            yield pyarrow.RecordBatch.from_pydict({"report": [json.dumps(ask(questions))]})
 
     answered = scratch.spark.range(1).mapInArrow(rows, "report STRING").collect()
     return _parsed(answered[0]["report"])
@@ -68,10 +68,10 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
     )
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        asked = dict(of_any_process)
-        for questions in of_micro_batch:
-            asked |= questions(batch, batch_id)
-        report = json.dumps(ask({**asked, **network}))
+        questions = dict(of_any_process)
+        for questions_on in of_micro_batch:
+            questions |= questions_on(batch, batch_id)
+        report = json.dumps(ask({**questions, **network}))
         try:
             row = batch.sparkSession.createDataFrame([(report,)], "report STRING")
             row.write.format("delta").mode("append").saveAsTable(reports)
@@ -207,9 +207,9 @@ def _of_model(model: str) -> Questions:
 
 
 def _ask() -> Callable[[dict[str, Callable[[], str]]], Report]:
-    def ask(asked: dict[str, Callable[[], str]]) -> Report:
+    def ask(questions: dict[str, Callable[[], str]]) -> Report:
         report: Report = {}
-        for name, question in asked.items():
+        for name, question in questions.items():
             try:
                 report[name] = True, question()
             except Exception as error:
@@ -256,4 +256,4 @@ def _parsed(text: str) -> Report:
     report: dict[str, Any] = json.loads(text)
     if not report:
         raise FraudlakeError("the worker gave no report")
-    return {name: (bool(is_answered), str(seen)) for name, (is_answered, seen) in report.items()}
+    return {name: (bool(is_answered), str(answer)) for name, (is_answered, answer) in report.items()}

@@ -109,7 +109,7 @@ class CompiledPattern:
         """The columns that the query names, the time, and the columns of lists."""
         return (*self.query.columns, *sorted(self.of_lists.difference(self.query.columns)))
 
-    def evaluate(self, rows: pa.Table, seen: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
+    def evaluate(self, rows: pa.Table, old_rows: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
         """Return an alert for each match that the query selects; the state is each partition's open matches."""
         import numpy as np
 
@@ -119,7 +119,7 @@ class CompiledPattern:
         from fraudlake_patterns.rows import sort
 
         query = self.query
-        ordered = sort(rows, query.time, query.partition_by, query.order_by, query.columns, arrival(rows), seen)
+        ordered = sort(rows, query.time, query.partition_by, query.order_by, query.columns, arrival(rows), old_rows)
         matches, begin, still_open = evaluation.matches(query, ordered, state, now)
         types = {output.name: output.expression.type for output in query.select}
         alerts = []

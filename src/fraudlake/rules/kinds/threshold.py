@@ -200,8 +200,8 @@ class CompiledThreshold:
         """The duration of the window; None for a number of transactions, which may take any time."""
         return self.rule.duration
 
-    def totals(self, rows: pa.Table, seen: int = 0) -> Totals:
-        """Return the aggregate at each row after the first ``seen`` ones that meets the condition."""
+    def totals(self, rows: pa.Table, old_rows: int = 0) -> Totals:
+        """Return the aggregate at each row after the first ``old_rows`` ones that meets the condition."""
         import numpy as np
 
         from fraudlake import windows
@@ -212,8 +212,8 @@ class CompiledThreshold:
 
         rule = self.rule
         # Windows of a duration are searched by time, so in the order of arrival a late row goes to its place.
-        kept = 0 if rule.duration else seen
-        ordered = sort(rows, TIME, self.key, [], self.columns, arrival(rows), kept)
+        sorted_rows = 0 if rule.duration else old_rows
+        ordered = sort(rows, TIME, self.key, [], self.columns, arrival(rows), sorted_rows)
         if rule.aggregate == "share":
             column = Vector(self._fulfils(ordered))
         else:
@@ -225,19 +225,19 @@ class CompiledThreshold:
             spans = windows.of_duration(times, ordered.starts, microseconds(rule.window))
         else:
             spans = windows.of_rows(ordered.starts, rule.window)
-        new = np.flatnonzero(ordered.order >= seen)
+        new = np.flatnonzero(ordered.order >= old_rows)
         spans = windows.Spans(spans.low[new], spans.high[new])
         counted = windows.before(new, spans) if rule.aggregate in OF_EARLIER else spans
         return Totals(ordered, new, spans, threshold_figures.totals(rule, times, column, new, counted))
 
-    def evaluate(self, rows: pa.Table, seen: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
+    def evaluate(self, rows: pa.Table, old_rows: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
         """Return an alert for each row at which the aggregate crosses the limit; the needed rows are the only state."""
         import numpy as np
 
         from fraudlake.rules.columns import TIME
 
         rule = self.rule
-        ordered, new, spans, totals = self.totals(rows, seen)
+        ordered, new, spans, totals = self.totals(rows, old_rows)
         alerts = []
         for number in np.flatnonzero(rule.is_raised(totals)).tolist():
             row = int(new[number])
