@@ -138,15 +138,15 @@ def require_types(table: Table, present: Mapping[str, str], setting: str = "colu
     Raises:
         UsageError: a column has another type, or differs in case.
     """
-    known = {name.lower(): (name, type_) for name, type_ in present.items()}
+    by_name = {name.lower(): (name, type_) for name, type_ in present.items()}
     for column in table.fields:
-        there = known.get(column.name.lower(), (column.name, column.type.upper()))
+        there = by_name.get(column.name.lower(), (column.name, column.type.upper()))
         if there != (column.name, column.type.upper()):
             raise UsageError(
                 f"{setting}: '{column.name}' is {column.type}, but {table.name} has '{there[0]}', {there[1]}: "
                 "declare it so, or under another name"
             )
-    return [column for column in table.fields if column.name.lower() not in known]
+    return [column for column in table.fields if column.name.lower() not in by_name]
 
 
 def missing(lake: str, table: str) -> str:

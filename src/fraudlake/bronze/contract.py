@@ -79,8 +79,8 @@ def of(
 ) -> Contract:
     """Return the contract of a lake, with the columns and the payload that its settings declare."""
     declared = (Field(name, column.field, column.type.upper()) for name, column in columns.items())
-    given = payload or {}
-    own = tuple(_own(field, given[field.name]) if field.name in given else field for field in _OWN)
+    payload_fields = payload or {}
+    own = tuple(_own(field, payload_fields[field.name]) if field.name in payload_fields else field for field in _OWN)
     return Contract(tables.with_declared(tables.BRONZE_TRANSACTIONS, columns), tuple(declared), own, largest_value)
 
 
@@ -89,8 +89,8 @@ def of_settings(settings: Settings) -> Contract:
     return of(settings.columns, settings.payload, size_in_bytes(settings.max_value_size))
 
 
-def _own(field: Field, given: PayloadField) -> Field:
-    return field._replace(name=given.field, form=forms.of(given))
+def _own(field: Field, payload_field: PayloadField) -> Field:
+    return field._replace(name=payload_field.field, form=forms.of(payload_field))
 
 
 FLINKS = of({})
@@ -194,9 +194,9 @@ def _columns_by_name(batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], dict[s
 
 def _rescued(rest: dict[str, pa.Array], contract: Contract, paths: Iterable[Path], rows: int) -> pa.Array:
     """Encode extra columns and values that do not fit; null in a row without any."""
-    known = {field.name.lower() for field in contract.fields} | {path[0].lower() for path in paths}
+    names = {field.name.lower() for field in contract.fields} | {path[0].lower() for path in paths}
     rescued = rescue.as_json(rest, rows)
-    if not rest or any(name.lower() not in known for name in rest):
+    if not rest or any(name.lower() not in names for name in rest):
         return rescued
     masks = [pc.is_valid(column) for column in rest.values()]
     has_rescued = masks[0]

@@ -73,10 +73,10 @@ def _row(event: dict[str, Any]) -> dict[str, Any]:
     row = {}
     for column, fit in _PARSED.items():
         place = _PLACES[column]
-        given = _value(event, place)
-        row[column] = None if given is None else fit(given)
-        if row[column] is None and (given is not None or column not in _OPTIONAL):
-            raise UnreadableError(f"{_path(place)} {'is missing' if given is None else 'does not fit'}")
+        value = _value(event, place)
+        row[column] = None if value is None else fit(value)
+        if row[column] is None and (value is not None or column not in _OPTIONAL):
+            raise UnreadableError(f"{_path(place)} {'is missing' if value is None else 'does not fit'}")
     return row
 
 

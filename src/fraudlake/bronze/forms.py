@@ -44,10 +44,10 @@ class Form(NamedTuple):
     """Texts are times, in this zone if they have no zone themselves."""
 
 
-def of(given: PayloadField) -> Form | None:
+def of(field: PayloadField) -> Form | None:
     """Return the form that the settings declare; None if they declare none."""
-    zone = given.zone or (None if given.pattern is None else "UTC")
-    form = Form(given.unit == "minor", _UNITS.get(given.unit or ""), given.as_iso, zone)
+    zone = field.zone or (None if field.pattern is None else "UTC")
+    form = Form(field.unit == "minor", _UNITS.get(field.unit or ""), field.as_iso, zone)
     return None if form == Form() else form
 
 

@@ -128,21 +128,21 @@ def _row(message: dict[Any, Any], contract: Contract) -> Row:
     misfits: list[str] = []
     paths: list[Path] = []
     left: list[Path] = []
-    all_given: list[Any] = []
+    raw_values: list[Any] = []
     for column, convert, path, parts in _steps_of(message, contract):
         if path is not None:
-            given = message[path[0]]
+            raw = message[path[0]]
         else:
-            path, given = _within(message, parts)
-        value = None if given is None or path is None else convert(given)
+            path, raw = _within(message, parts)
+        value = None if raw is None or path is None else convert(raw)
         values.append(value)
-        all_given.append(given)
+        raw_values.append(raw)
         if path is not None:
             paths.append(path)
-        if value is None and given is not None:
+        if value is None and raw is not None:
             misfits.append(column)
             left.append(path or ())
-    mark = _mark(all_given[0], values[0], contract.own[0].form)
+    mark = _mark(raw_values[0], values[0], contract.own[0].form)
     rest = _rest(message, paths, left)
     named = [field.column for field in contract.declared if field.column in misfits] + ([mark] if mark else [])
     return *values, _ENCODER.encode(rest) if rest else None, named or None, None, None
@@ -195,15 +195,15 @@ def _rest(message: dict[Any, Any], paths: list[Path], left: list[Path]) -> dict[
     return rest | message
 
 
-def _mark(given: object, time: int | None, form: Form | None) -> str | None:
+def _mark(value: object, time: int | None, form: Form | None) -> str | None:
     """Mark a time whose unit is likely not the one in which it was read, or which is a text of digits in some unit."""
     unit = (form and form.unit) or "ms"
     if time is not None:
         return epochs.misread(time // forms.MICROSECONDS[unit], unit)
-    if isinstance(given, str) and len(given) < _DIGITS and given.isascii() and given.isdigit():
-        return epochs.misread(int(given), None)
-    if conversions.is_number(given) and -(2**63) <= given < 2**63:
-        return epochs.misread(int(given), unit)
+    if isinstance(value, str) and len(value) < _DIGITS and value.isascii() and value.isdigit():
+        return epochs.misread(int(value), None)
+    if conversions.is_number(value) and -(2**63) <= value < 2**63:
+        return epochs.misread(int(value), unit)
     return None
 
 
@@ -230,8 +230,8 @@ def parse_all(values: pa.Array, contract: Contract = FLINKS) -> dict[str, pa.Arr
     for name in ("accountId", "amount", "alert"):
         columns[name] = pc.coalesce(pc.struct_field(sql, name), pc.struct_field(pojo, name)).cast(types[name])
     for field in contract.declared:
-        given = pc.coalesce(*(pc.struct_field(form, f"_{field.column}") for form in (sql, pojo)))
-        columns[field.column] = _values(given, types[field.column])
+        texts = pc.coalesce(*(pc.struct_field(form, f"_{field.column}") for form in (sql, pojo)))
+        columns[field.column] = _values(texts, types[field.column])
     marks = epochs.all_misread(pc.divide(columns["dt"].cast(pa.int64()), 1000), "ms")
     if marks is not None:
         columns["_misfits"] = pa.array([mark and [mark] for mark in marks.to_pylist()], types["_misfits"])
@@ -265,12 +265,12 @@ def _declared(field: Field) -> str:
 
 def _values(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Turn the texts of a declared field into values; the empty text of a missing field becomes null."""
-    given = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    present = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
     if pa.types.is_string(kind):
-        return pc.utf8_slice_codeunits(given, 1, -1)
+        return pc.utf8_slice_codeunits(present, 1, -1)
     if pa.types.is_timestamp(kind):
-        return pc.assume_timezone(pc.utf8_trim(given, '"Z').cast(pa.timestamp("us")), "UTC")
-    return given.cast(kind)
+        return pc.assume_timezone(pc.utf8_trim(present, '"Z').cast(pa.timestamp("us")), "UTC")
+    return present.cast(kind)
 
 
 def json_object(value: bytes | None) -> dict[str, Any]:

@@ -75,10 +75,10 @@ def _exact(column: pa.Array) -> pa.Array:
     try:
         return column.cast(pa.float64())
     except pa.ArrowInvalid:  # some are beyond 2**53
-        given = pc.fill_null(column, 0).to_numpy()
-        nearest = given.astype(np.float64)
+        whole = pc.fill_null(column, 0).to_numpy()
+        nearest = whole.astype(np.float64)
         within = nearest < 2.0 ** (64 if pa.types.is_unsigned_integer(column.type) else 63)
-        same = within & (np.where(within, nearest, 0).astype(given.dtype) == given)
+        same = within & (np.where(within, nearest, 0).astype(whole.dtype) == whole)
         return pc.if_else(pc.and_(column.is_valid(), pa.array(same)), pa.array(nearest), pa.scalar(None, pa.float64()))
 
 

@@ -68,18 +68,18 @@ def whole_files(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, i
     columns = ("source", "modified", "length", "content")
     rows = (row for batch in batches for row in zip(*(batch[name] for name in columns), strict=True))
     for source, modified, length, content in rows:
-        known = (source.as_py(), modified.as_py())
+        key = (source.as_py(), modified.as_py())
         size = length.as_py()
         piece = content.as_buffer()
         if piece.size == size:
-            yield *known, size, piece
+            yield *key, size, piece
             continue
         with tempfile.NamedTemporaryFile(prefix="fraudlake-") as file:
             file.write(piece)
             while file.tell() < size:
                 file.write(next(rows)[3].as_buffer())
             file.flush()
-            yield *known, size, file.name
+            yield *key, size, file.name
 
 
 def from_contents(
@@ -143,6 +143,6 @@ def bronze_batch(columns: dict[str, pa.Array], contract: Contract) -> pa.RecordB
     dt = columns["dt"]
     schema = contract.table.schema
     now = pa.scalar(time.time_ns() // 1000, schema.field("_ingested_at").type)
-    known = columns | {"_ingested_at": pa.repeat(now, len(dt)), "date": dt.cast(pa.date32(), safe=False)}
-    arrays = [known[field.name] if field.name in known else pa.nulls(len(dt), field.type) for field in schema]
+    values = columns | {"_ingested_at": pa.repeat(now, len(dt)), "date": dt.cast(pa.date32(), safe=False)}
+    arrays = [values[field.name] if field.name in values else pa.nulls(len(dt), field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

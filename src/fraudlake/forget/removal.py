@@ -48,8 +48,8 @@ def forget(lake: Lake, accounts: Sequence[str], reason: str | None = None) -> Re
         WaitingError: a second person must agree; finishing a removal that was cut needs nobody.
         FraudlakeError: a step runs, lags or was cut; nothing was changed.
     """
-    known = audit.read(lake)
-    if gate.keys(lake.store) > 1 and not all(map(known.is_unfinished, accounts)):
+    log = audit.read(lake)
+    if gate.keys(lake.store) > 1 and not all(map(log.is_unfinished, accounts)):
         plan(lake, accounts)
         proposal = Proposal(
             "forget",
@@ -64,8 +64,8 @@ def forget(lake: Lake, accounts: Sequence[str], reason: str | None = None) -> Re
 
 
 def _state(lake: Lake, request: Request) -> dict[str, Any]:
-    known = audit.read(lake)
-    finished = {account: known.finished_at(account) for account in request.arguments["accounts"]}
+    log = audit.read(lake)
+    finished = {account: log.finished_at(account) for account in request.arguments["accounts"]}
     return {
         account: "forgotten" if at is not None and at >= request.event.at else "known"
         for account, at in finished.items()

@@ -183,12 +183,12 @@ def _empty_landed_rows(lake: Lake, wanted: DataFrame, theirs: str, accounts: Seq
     at = merge.same(tables.SOURCE_POSITION)
     merge.merge(lake, positions, tables.SILVER_QUARANTINE, at, "WHEN MATCHED THEN DELETE")
     quarantine = lake.table(tables.SILVER_QUARANTINE)
-    known = {name: F.col(name) for name in (*tables.SOURCE_POSITION, "_ingested_at")} | {
+    values = {name: F.col(name) for name in (*tables.SOURCE_POSITION, "_ingested_at")} | {
         "reasons": F.array(F.lit(quality_rules.FORGOTTEN)),
         "quarantined_at": clock.now(),
     }
     empty = landed.select(
-        *(known.get(column.name, F.lit(None).cast(column.type)).alias(column.name) for column in quarantine.fields)
+        *(values.get(column.name, F.lit(None).cast(column.type)).alias(column.name) for column in quarantine.fields)
     )
     conflict.retried(lambda: lake.writer(tables.SILVER_QUARANTINE).append(empty))
     merge.merge(lake, wanted, tables.SILVER_TRANSACTIONS, theirs, "WHEN MATCHED THEN DELETE")

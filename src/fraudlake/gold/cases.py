@@ -121,8 +121,8 @@ def changes(
     """
     stays = [first_day is not None and day < first_day for day in present["date"].to_pylist()]
     settled = present.filter(pa.array(stays, pa.bool_()))
-    known = {alert for alerts_of_case in settled["alert_ids"].to_pylist() for alert in alerts_of_case}
-    is_free = [alert not in known for alert in alerts["alert_id"].to_pylist()]
+    settled_alerts = {alert for alerts_of_case in settled["alert_ids"].to_pylist() for alert in alerts_of_case}
+    is_free = [alert not in settled_alerts for alert in alerts["alert_id"].to_pylist()]
     computed = cases(alerts.filter(pa.array(is_free, pa.bool_())), gap, length)
     before = {
         row["case_id"]: row for row in present.filter(pa.array([not stay for stay in stays], pa.bool_())).to_pylist()

@@ -23,8 +23,8 @@ def options(settings: Settings) -> dict[str, str]:
     have the names that they have in a workspace, or else Kafka's own.
     """
     defaults = {"bootstrap.servers": settings.bootstrap_servers or "", "isolation.level": "read_committed"}
-    given = {name: value.get_secret_value() for name, value in settings.kafka_options.items()}
-    renamed = classes.renamed({**defaults, **given}, is_workspace=settings.is_in_workspace)
+    values = {name: value.get_secret_value() for name, value in settings.kafka_options.items()}
+    renamed = classes.renamed({**defaults, **values}, is_workspace=settings.is_in_workspace)
     return {f"kafka.{name}": value for name, value in renamed.items()}
 
 

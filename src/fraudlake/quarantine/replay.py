@@ -161,11 +161,11 @@ def _replaced(lake: Lake, bronze: DataFrame, replacements: Mapping[str, str]) ->
     """Replace values; every expression reads the landed values. A replaced value is no longer a misfit."""
     marks = map(epochs.mark, epochs.UNITS) if "dt" in replacements else ()
     replaced: list[Column] = []
-    known = raw_columns(lake)
+    columns = raw_columns(lake)
     types = {field.name: field.dataType for field in bronze.schema}
     for name, expression in replacements.items():
-        if name not in known:
-            raise UsageError(f"--set {name}: there is no such column; there are {', '.join(known)}")
+        if name not in columns:
+            raise UsageError(f"--set {name}: there is no such column; there are {', '.join(columns)}")
         try:
             replaced.append(F.expr(expression).cast(types[name]).alias(name))
             bronze.select(replaced[-1])

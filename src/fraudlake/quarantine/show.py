@@ -102,9 +102,9 @@ def require_known(lake: Lake, rule: str) -> None:
     Raises:
         UsageError: there is no such rule; the message names the known ones.
     """
-    known = quality_rules.reasons(lake.settings)
-    if rule not in known and rule not in count_by_name(lake, tables.SILVER_QUARANTINE, "reasons"):
-        raise UsageError(f"--rule {rule}: there is no such rule; there are {', '.join(known)}")
+    rules = quality_rules.reasons(lake.settings)
+    if rule not in rules and rule not in count_by_name(lake, tables.SILVER_QUARANTINE, "reasons"):
+        raise UsageError(f"--rule {rule}: there is no such rule; there are {', '.join(rules)}")
 
 
 def broken(rows: DataFrame, rule: str) -> DataFrame:

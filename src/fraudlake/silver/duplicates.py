@@ -188,8 +188,8 @@ class PositionIndex:
             parts = [*([(first, low - day)] if first < low else []), *([(high + day, last)] if last > high else [])]
         for dates in parts:
             self._ranges = _widened(self._ranges, stored.ranges(dates))
-        known = [dates for dates in (summary.dates, self._dates) if dates is not None]
-        self._dates = (min(first for first, _ in known), max(last for _, last in known)) if known else None
+        ranges = [dates for dates in (summary.dates, self._dates) if dates is not None]
+        self._dates = (min(first for first, _ in ranges), max(last for _, last in ranges)) if ranges else None
 
 
 _MOST_SOURCES = 500_000
@@ -218,9 +218,9 @@ def with_duplicate_reasons(
     """
     suspects = summary.suspects(overlapping_sources)
     if suspects:
-        known = _positions(stored, summary.dates, summary.ranges)
-        known = known.where(F.col("source").isin(sorted(overlapping_sources)))
-        checked = _with_repeated_positions(checked, known, suspects)
+        stored_positions = _positions(stored, summary.dates, summary.ranges)
+        stored_positions = stored_positions.where(F.col("source").isin(sorted(overlapping_sources)))
+        checked = _with_repeated_positions(checked, stored_positions, suspects)
     return _with_repeated_ids(checked, stored.silver(), came_first) if summary.has_ids else checked
 
 
@@ -245,8 +245,8 @@ def _positions(stored: StoredTables, dates: Dates, near: Sequence[SourceRange] =
 def _widened(ranges: dict[str, tuple[int, int]], others: Iterable[tuple[str, int, int]]) -> dict[str, tuple[int, int]]:
     """Return ranges extended by the other ones."""
     for name, low, high in others:
-        known = ranges.get(name, (low, high))
-        ranges[name] = min(low, known[0]), max(high, known[1])
+        other = ranges.get(name, (low, high))
+        ranges[name] = min(low, other[0]), max(high, other[1])
     return ranges
 
 
@@ -254,18 +254,18 @@ def _overlaps(span: SourceRange, ranges: dict[str, tuple[int, int]]) -> bool:
     return span.source in ranges and span.low <= ranges[span.source][1] and ranges[span.source][0] <= span.high
 
 
-def _with_repeated_positions(checked: DataFrame, known: DataFrame, suspects: set[str]) -> DataFrame:
+def _with_repeated_positions(checked: DataFrame, stored: DataFrame, suspects: set[str]) -> DataFrame:
     source_position = ["_source", "_position"]
     is_suspect = source().isin(sorted(suspects))
     rows = checked.where(is_suspect).withColumns({"_source": source(), "_position": position()})
-    known = known.select(
+    stored = stored.select(
         F.col("source").alias("_source"), F.col("position").alias("_position"), F.lit(True).alias("_is_stored")
     )
     # A valid row comes first; the hash makes a repeated micro-batch choose the same row.
     order = Window.partitionBy(*source_position).orderBy(
         F.size("reasons"), F.xxhash64("dt", "accountId", "amount", "alert")
     )
-    ranked = rows.join(known.distinct(), on=source_position, how="left").withColumn("_nth", F.row_number().over(order))
+    ranked = rows.join(stored.distinct(), on=source_position, how="left").withColumn("_nth", F.row_number().over(order))
     is_repeated = F.coalesce("_is_stored", F.col("_nth") > 1)
     with_reasons = _with_reason(ranked, is_repeated, quality_rules.POSITION_IS_NEW)
     return checked.where(~is_suspect).unionByName(with_reasons.drop(*source_position, "_is_stored", "_nth"))
@@ -273,14 +273,14 @@ def _with_repeated_positions(checked: DataFrame, known: DataFrame, suspects: set
 
 def _with_repeated_ids(checked: DataFrame, silver: DataFrame, came_first: Column | None) -> DataFrame:
     rows = checked.where(own_id().isNotNull()).withColumn("_id", own_id())
-    known = silver.join(
+    stored = silver.join(
         F.broadcast(rows.select("_id").distinct()), F.col("transaction_id") == F.col("_id"), "left_semi"
     )
-    known = known.select(F.col("transaction_id").alias("_id"), F.lit(True).alias("_is_stored")).distinct()
+    stored = stored.select(F.col("transaction_id").alias("_id"), F.lit(True).alias("_is_stored")).distinct()
     is_valid = F.size("reasons") == 0
     is_first = F.lit(False) if came_first is None else came_first
     order = Window.partitionBy("_id").orderBy(F.desc(is_valid), F.desc(is_first), source(), position())
-    ranked = rows.join(known, on="_id", how="left").withColumns(
+    ranked = rows.join(stored, on="_id", how="left").withColumns(
         {"_nth": F.row_number().over(order), "_has_valid": F.max(is_valid).over(Window.partitionBy("_id"))}
     )
     is_repeated = F.coalesce("_is_stored", F.col("_has_valid") & (F.col("_nth") > 1))

@@ -44,35 +44,37 @@ def read(file: Path, base: str, is_inverted: bool = False) -> pa.Table:
     return rows
 
 
-def _trimmed(file: Path, given: pa.Table) -> pa.Table:
+def _trimmed(file: Path, table: pa.Table) -> pa.Table:
     """Return the columns as texts without spaces around them; null becomes an empty text."""
     for name in NAMES:
-        if given.column_names.count(name) != 1:
+        if table.column_names.count(name) != 1:
             raise UsageError(
-                f"{file}: needs the columns {', '.join(NAMES)}, each once: it has {', '.join(given.column_names)}"
+                f"{file}: needs the columns {', '.join(NAMES)}, each once: it has {', '.join(table.column_names)}"
             )
-    if pa.types.is_timestamp(given["date"].type):
-        given = given.set_column(given.column_names.index("date"), "date", given["date"].cast(pa.date32()))
-    return pa.table({name: table_file.texts(file, given, name) for name in NAMES})
+    if pa.types.is_timestamp(table["date"].type):
+        table = table.set_column(table.column_names.index("date"), "date", table["date"].cast(pa.date32()))
+    return pa.table({name: table_file.texts(file, table, name) for name in NAMES})
 
 
 def _days(file: Path, texts: pa.Table) -> pa.Array:
     column = texts["date"]
-    known = pc.unique(column)
-    parsed = pc.strptime(known, format="%Y-%m-%d", unit="s", error_is_null=True)
+    distinct = pc.unique(column)
+    parsed = pc.strptime(distinct, format="%Y-%m-%d", unit="s", error_is_null=True)
     # A day that the month does not have becomes one of the next month.
-    is_right = pc.equal(pc.strftime(parsed, format="%Y-%m-%d"), known).fill_null(False)
+    is_right = pc.equal(pc.strftime(parsed, format="%Y-%m-%d"), distinct).fill_null(False)
     if (at := pc.index(is_right, False).as_py()) >= 0:
-        raise UsageError(f"{file}: date '{known[at].as_py()}' must be a day such as 2026-03-07")
-    return parsed.cast(pa.date32()).take(pc.index_in(column, known))
+        raise UsageError(f"{file}: date '{distinct[at].as_py()}' must be a day such as 2026-03-07")
+    return parsed.cast(pa.date32()).take(pc.index_in(column, distinct))
 
 
 def _require_codes(file: Path, texts: pa.Table, base: str) -> None:
-    known = pc.unique(texts["currency"])
-    is_right = pc.match_substring_regex(known, CODE)
+    distinct = pc.unique(texts["currency"])
+    is_right = pc.match_substring_regex(distinct, CODE)
     if (at := pc.index(is_right, False).as_py()) >= 0:
-        raise UsageError(f"{file}: currency '{known[at].as_py()}' must be a code of three capital letters such as USD")
-    if pc.index(known, base).as_py() >= 0:
+        raise UsageError(
+            f"{file}: currency '{distinct[at].as_py()}' must be a code of three capital letters such as USD"
+        )
+    if pc.index(distinct, base).as_py() >= 0:
         raise UsageError(f"{file}: {base} is the base currency, whose rate is 1: leave it out")
 
 

@@ -66,12 +66,12 @@ def require_currency(settings: Settings) -> Currency:
     return settings.currency
 
 
-def load(store: Store, given: pa.Table, source: str, author: str, is_correction: bool = False) -> Loaded:
+def load(store: Store, rates: pa.Table, source: str, author: str, is_correction: bool = False) -> Loaded:
     """Append rates, in one commit, that the lake lacks.
 
     Args:
         store: the lake.
-        given: ``date, currency, rate``, each date and currency once.
+        rates: ``date, currency, rate``, each date and currency once.
         source: name of the file.
         author: who loads them.
         is_correction: append rates that differ from present ones, too, which from then on count.
@@ -79,16 +79,16 @@ def load(store: Store, given: pa.Table, source: str, author: str, is_correction:
     Raises:
         UsageError: a rate differs from a present one, and this is no correction. Nothing was written.
     """
-    known = _known(store, given)
-    joined = given.join(known, keys=["date", "currency"], join_type="left outer").combine_chunks()
-    is_new = pc.is_null(joined["known"])
-    is_different = pc.fill_null(pc.not_equal(joined["rate"], joined["known"]), False)
+    present = _present_rates(store, rates)
+    joined = rates.join(present, keys=["date", "currency"], join_type="left outer").combine_chunks()
+    is_new = pc.is_null(joined["present"])
+    is_different = pc.fill_null(pc.not_equal(joined["rate"], joined["present"]), False)
     different = joined.filter(is_different)
     if len(different) and not is_correction:
         raise UsageError(f"{source}: {_contradiction(different)}")
     added = joined.filter(pc.or_(is_new, is_different)).select(["date", "currency", "rate"])
     if len(added):
-        newest = max((at.as_py() for at in (pc.max(known["at"]),) if at.is_valid), default=None)
+        newest = max((at.as_py() for at in (pc.max(present["at"]),) if at.is_valid), default=None)
         now = datetime.now(UTC)
         at = now if newest is None else max(now, newest + timedelta(microseconds=1))
         every = {
@@ -99,17 +99,17 @@ def load(store: Store, given: pa.Table, source: str, author: str, is_correction:
         for name, scalar in every.items():
             added = added.append_column(name, pa.repeat(scalar, len(added)))
         store.append(SILVER_RATES, added.sort_by([("date", "ascending"), ("currency", "ascending")]))
-    return Loaded(pc.sum(is_new).as_py() or 0, len(different), len(given) - len(added))
+    return Loaded(pc.sum(is_new).as_py() or 0, len(different), len(rates) - len(added))
 
 
-def _known(store: Store, given: pa.Table) -> pa.Table:
-    """Return the present rates of the same days: ``date, currency, known, at``."""
-    span = pc.min_max(given["date"])
-    days = f"date BETWEEN {value(span['min'].as_py())} AND {value(span['max'].as_py())}" if len(given) else "false"
-    statement = f"SELECT date, currency, rate AS known, at FROM ({_NUMBERED}) numbered WHERE nth = 1 AND {days}"
+def _present_rates(store: Store, rates: pa.Table) -> pa.Table:
+    """Return the present rates of the same days: ``date, currency, present, at``."""
+    span = pc.min_max(rates["date"])
+    days = f"date BETWEEN {value(span['min'].as_py())} AND {value(span['max'].as_py())}" if len(rates) else "false"
+    statement = f"SELECT date, currency, rate AS present, at FROM ({_NUMBERED}) numbered WHERE nth = 1 AND {days}"
     rows = store.query(statement, SILVER_RATES)
     types = pa.schema(
-        {"date": pa.date32(), "currency": pa.string(), "known": pa.float64(), "at": pa.timestamp("us", "UTC")}
+        {"date": pa.date32(), "currency": pa.string(), "present": pa.float64(), "at": pa.timestamp("us", "UTC")}
     )
     return rows.cast(types)
 
@@ -119,7 +119,7 @@ def _contradiction(different: pa.Table) -> str:
     others = len(different) - 1
     more = f" (and {others:,} more)" if others else ""
     return (
-        f"{first['currency']} on {first['date']} is {first['rate']!r} and differs from the lake's {first['known']!r}"
+        f"{first['currency']} on {first['date']} is {first['rate']!r} and differs from the lake's {first['present']!r}"
         f"{more}: leave it out, or give --correct"
     )
 

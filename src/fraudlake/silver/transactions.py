@@ -126,7 +126,7 @@ def quarantined_late(late: DataFrame, quarantine: Table) -> DataFrame:
     of_kafka = F.col("source").startswith(KAFKA)
     topic = F.regexp_extract("source", f"^{KAFKA}(.*)/(\\d+)$", 1)
     partition = F.regexp_extract("source", f"^{KAFKA}(.*)/(\\d+)$", 2).cast("int")
-    known = {name: F.col(name) for name in ("dt", "accountId", "amount", "alert", "reasons")} | {
+    columns = {name: F.col(name) for name in ("dt", "accountId", "amount", "alert", "reasons")} | {
         "_source_file": F.when(~of_kafka, F.col("source")),
         "_source_row": F.when(~of_kafka, F.col("position")),
         "_topic": F.when(of_kafka, topic),
@@ -135,5 +135,5 @@ def quarantined_late(late: DataFrame, quarantine: Table) -> DataFrame:
         "quarantined_at": clock.now(),
     }
     return late.select(
-        *(known.get(column.name, F.lit(None).cast(column.type)).alias(column.name) for column in quarantine.fields)
+        *(columns.get(column.name, F.lit(None).cast(column.type)).alias(column.name) for column in quarantine.fields)
     )

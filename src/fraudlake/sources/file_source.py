@@ -131,15 +131,15 @@ class FileSource:
         changed: list[File] = []
         folder = landing_folder(lake)
         for file in folder.list_files():
-            known = self.entries.get(file.source)
-            if known is None:
+            entry = self.entries.get(file.source)
+            if entry is None:
                 if file.size is None:
                     others.append(file)
                 else:  # neither Spark nor Arrow finds a file whose name is not UTF-8
                     (new if is_utf8(file.path) else completed).append(file)
             elif file.size is not None and not _is_known(file, self.entries):
                 completed.append(file)
-            elif known.status != REJECTED and known.file.size and not _is_same_version(known.file, file):
+            elif entry.status != REJECTED and entry.file.size and not _is_same_version(entry.file, file):
                 changed.append(file)
         # Find moved files before one with other content takes a former name: its entry would replace theirs.
         moved = _rejected(new, _moved(folder, new, self.entries, {}))
@@ -237,8 +237,8 @@ class FileSource:
         ).to_pylist()
         counts = {}
         for row in sources:
-            known = self.entries.get(row["_source_file"])
-            if known is None or known.status == REJECTED:
+            entry = self.entries.get(row["_source_file"])
+            if entry is None or entry.status == REJECTED:
                 counts[folder.missing(f"{folder.path}/{row['_source_file']}")] = row["rows"]
         files = folder.current(list(counts))
         self._add_entries(
@@ -263,10 +263,10 @@ class FileSource:
         self._ingest_in_parts(lake, readable)
 
 
-def _warn(entries: Sequence[Entry], known: Mapping[str, Entry]) -> None:
+def _warn(entries: Sequence[Entry], earlier: Mapping[str, Entry]) -> None:
     """Say which files are rejected, and which are accepted that were rejected before."""
     rejected = [entry for entry in entries if entry.status != ACCEPTED]
-    accepted = [entry for entry in entries if entry.status == ACCEPTED and entry.file.source in known]
+    accepted = [entry for entry in entries if entry.status == ACCEPTED and entry.file.source in earlier]
     if rejected:
         first = rejected[0]
         _LOG.warning(
@@ -363,17 +363,17 @@ def _rewritten(folder: LandingFolder, files: list[File], entries: Mapping[str, E
     rows = {file.source: count.rows for file, count in zip(old, folder.count_rows(old), strict=True)}
     outcomes = []
     for file in files:
-        known = entries[file.source]
+        entry = entries[file.source]
         digest = digests.get(file.source)
-        is_alike = (file.size, rows.get(file.source)) == (known.file.size, known.rows)
-        if digest == known.digest if known.digest else is_alike:
-            outcomes.append(replace(known, file=file, digest=digest, noted_at=0))
+        is_alike = (file.size, rows.get(file.source)) == (entry.file.size, entry.rows)
+        if digest == entry.digest if entry.digest else is_alike:
+            outcomes.append(replace(entry, file=file, digest=digest, noted_at=0))
         else:
             error = (
-                f"it was rewritten after it was ingested: {_description(known.file)} then, {_description(file)} now; "
+                f"it was rewritten after it was ingested: {_description(entry.file)} then, {_description(file)} now; "
                 "the ingested rows stay, the new ones are not read: land them under another name"
             )
-            outcomes.append(Entry(file, REWRITTEN, known.rows, error, digest=digest))
+            outcomes.append(Entry(file, REWRITTEN, entry.rows, error, digest=digest))
     return outcomes
 
 

@@ -83,12 +83,12 @@ class LandingFolder(ABC):
     def list_files(self) -> Iterator[File]:
         """List the finished files as they are now; none if there is no such folder."""
 
-    def other_names(self, files: list[File], known: Container[str]) -> dict[str, str]:
+    def other_names(self, files: list[File], old_names: Container[str]) -> dict[str, str]:
         """Return the files that are only another name, a link, of a file, and the name under which that is read.
 
         Args:
             files: the files.
-            known: the names that were read before.
+            old_names: the names that were read before.
         """
         return {}
 

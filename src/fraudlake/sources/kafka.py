@@ -111,11 +111,11 @@ class Topic:
         starting = self._starting
         ends = self.end_offsets()
         if starting not in ("earliest", "latest"):
-            given = {int(number): offset for number, offset in json.loads(starting)[self.name].items()}
-            unknown = sorted(set(given) - set(ends))
+            offsets = {int(number): offset for number, offset in json.loads(starting)[self.name].items()}
+            unknown = sorted(set(offsets) - set(ends))
             if unknown:
                 raise UsageError(f"--starting-offsets: topic '{self.name}' has no partition {unknown[0]}")
-            starting = self._json({**dict.fromkeys(ends, EARLIEST), **given})
+            starting = self._json({**dict.fromkeys(ends, EARLIEST), **offsets})
         return (
             self._spark.readStream.format("kafka")
             .options(**client.options(settings))
@@ -177,8 +177,8 @@ class Topic:
         begins = (self._first or {}).get(self.name, {})
         ends = _offsets((self._checkpoint / "offsets" / str(batch)).read_text().splitlines()[2])[self.name]
         last = silver.where(self._is_between(begins, ends)).groupBy("source").agg(F.max("position").alias("last"))
-        known = {row["source"]: row["last"] + 1 for row in last.collect()}
-        landed = {number: known.get(_source(self.name, number), begins.get(number, 0)) for number in ends}
+        next_offsets = {row["source"]: row["last"] + 1 for row in last.collect()}
+        landed = {number: next_offsets.get(_source(self.name, number), begins.get(number, 0)) for number in ends}
         return silver.where(self._is_between(begins, landed)), self.read(landed, ends)
 
     def _is_between(self, begins: Mapping[int, int], ends: Mapping[int, int]) -> Column:

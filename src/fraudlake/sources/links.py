@@ -43,7 +43,7 @@ def outside_cycles(paths: Iterable[str], folder: str) -> Iterator[str]:
             yield path
 
 
-def other_names(files: list[File], names: Iterator[File], folder: str, known: Container[str]) -> dict[str, str]:
+def other_names(files: list[File], names: Iterator[File], folder: str, old_names: Container[str]) -> dict[str, str]:
     """Return the files that are only another name of a file in the folder.
 
     A file is read under a name that is known already, or else one without a symbolic link, or else the first by
@@ -53,7 +53,7 @@ def other_names(files: list[File], names: Iterator[File], folder: str, known: Co
         files: the files.
         names: lists the files of the folder.
         folder: the folder.
-        known: names of files that were read before, relative to the folder.
+        old_names: names of files that were read before, relative to the folder.
 
     Returns:
         The name under which the file is read, by the other name; both relative to the folder.
@@ -69,7 +69,7 @@ def other_names(files: list[File], names: Iterator[File], folder: str, known: Co
             alike[identity].append(file)
     first = {
         identity: min(
-            present, key=lambda file: (file.source not in known, _passes_link(file.path, folder), file.source)
+            present, key=lambda file: (file.source not in old_names, _passes_link(file.path, folder), file.source)
         )
         for identity, present in alike.items()
         if present

@@ -81,10 +81,10 @@ class LocalFolder(LandingFolder):
         """List the current finished files, and others with such names: empty folders, pipes, devices."""
         return landing.files(self.path)
 
-    def other_names(self, files: list[File], known: Container[str]) -> dict[str, str]:
+    def other_names(self, files: list[File], old_names: Container[str]) -> dict[str, str]:
         """Return the files that are only another name, a link, of a file, and the name under which that is read."""
         names = (file for file in self.list_files() if is_utf8(file.path))
-        return links.other_names(files, names, self.path, known)
+        return links.other_names(files, names, self.path, old_names)
 
     def files_listed_by(self, step: str) -> Iterator[str]:
         """Return the paths of all files that a step's stream has ever listed, read or not."""

@@ -39,8 +39,8 @@ def load(app: App, /, file: Path, inverted: bool, correct: bool, author: str | N
     lake = app.open()
     base = rates.require_currency(lake.settings).base
     with console.status("rates"):
-        given = rate_file.read(file, base, inverted)
-        done = rates.load(lake.store, given, file.name, person_of(lake.store, author), correct)
+        table = rate_file.read(file, base, inverted)
+        done = rates.load(lake.store, table, file.name, person_of(lake.store, author), correct)
         missing = rates.missing(lake.store)
     corrected = f", {done.corrected:,} corrected" if done.corrected else ""
     text = f"{counted(done.new, 'rate')} loaded{corrected}, {done.same:,} were known already"
