@@ -61,27 +61,27 @@ def link(before: str | None, event: Chained) -> str:
 
     Nulls are not hashed, so that hashes stay valid when events get another field.
     """
-    content = {name: given for name, given in asdict(event).items() if given is not None and name not in _NOT_CHAINED}
+    content = {name: value for name, value in asdict(event).items() if value is not None and name not in _NOT_CHAINED}
     text = json.dumps([before, content], sort_keys=True, default=_text)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def as_json(event: Chained) -> str:
     """Return an event as one line of JSON, without nulls."""
-    given = {name: value for name, value in asdict(event).items() if value is not None}
-    return json.dumps(given, sort_keys=True, ensure_ascii=False, default=_text)
+    content = {name: value for name, value in asdict(event).items() if value is not None}
+    return json.dumps(content, sort_keys=True, ensure_ascii=False, default=_text)
 
 
-def from_json(kind: type[Event], text: str, **given: Any) -> Event:
-    """Return the event that :func:`as_json` wrote; ``given`` are fields to replace or add."""
-    known = {field.name for field in fields(kind)}
-    values = {name: value for name, value in json.loads(text).items() if name in known}
-    return kind(**{name: _READ[name](value) if name in _READ else value for name, value in values.items()} | given)
+def from_json(kind: type[Event], text: str, **changes: Any) -> Event:
+    """Return the event that :func:`as_json` wrote; ``changes`` are fields to replace or add."""
+    names = {field.name for field in fields(kind)}
+    values = {name: value for name, value in json.loads(text).items() if name in names}
+    return kind(**{name: _READ[name](value) if name in _READ else value for name, value in values.items()} | changes)
 
 
-def _text(given: Any) -> str:
-    assert isinstance(given, date)
-    return given.astimezone(UTC).isoformat() if isinstance(given, datetime) else given.isoformat()
+def _text(value: Any) -> str:
+    assert isinstance(value, date)
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value.isoformat()
 
 
 def write(store: Store, table: Table, propose: Callable[[], tuple[T, pa.Table | None]], about: str) -> T:

@@ -80,23 +80,25 @@ def resolve(lake: Lake, recorded: Recorded, change: Change | None = None) -> tup
     """
     settings = lake.settings
     missing = [name for name in DEFINITION if name not in recorded.values]
-    known = dict(recorded.values)
-    different = [name for name in settings.given if name in known and known[name] != getattr(settings, name)]
+    definition = dict(recorded.values)
+    different = [
+        name for name in settings.origins if name in definition and definition[name] != getattr(settings, name)
+    ]
     if change is None:
         for name in different:
-            raise UsageError(_contradiction(lake, name, known[name]))
+            raise UsageError(_contradiction(lake, name, definition[name]))
     else:
         for name in different:
-            _require_changeable(lake, name, known[name])
-        known |= {name: getattr(settings, name) for name in different}
-    settled = settings.defined(known)
+            _require_changeable(lake, name, definition[name])
+        definition |= {name: getattr(settings, name) for name in different}
+    settled = settings.defined(definition)
     require_known(settled, lake.name)
     if {"columns", "currency"}.intersection([*missing, *different]):
         for table in filter(lake.has, _DECLARING):
             tables.require_types(tables.with_declared(table, settled.silver_columns), lake.store.column_types(table))
-    names = {*_OF_TABLES, *settings.given, *known}
+    names = {*_OF_TABLES, *settings.origins, *definition}
     values = {name: getattr(settled, name) for name in DEFINITION if name in names}
-    if "features" in settings.given and ("features" in missing or "features" in different):
+    if "features" in settings.origins and ("features" in missing or "features" in different):
         require_kept(settled.features, settings.row_retention)
     predictions = tables.GOLD_FRAUD_PREDICTIONS
     if "features" in different and lake.has(predictions):
@@ -147,37 +149,37 @@ def require_known(settings: Settings, name_of_lake: str) -> None:
             f"currency: {currency} is not a text column of {name_of_lake}: declare it in [columns] as string, or name "
             "another column"
         )
-    known = ("account_id", *settings.columns)
+    silver_columns = ("account_id", *settings.columns)
     for name, columns in settings.entities.items():
         for column in columns:
-            if column not in known:
+            if column not in silver_columns:
                 raise UsageError(
                     f"entities: {name} is keyed by {column}, which is not a column of {name_of_lake}; declared are "
-                    f"{', '.join(known)}: declare it in [columns], or leave {name} out"
+                    f"{', '.join(silver_columns)}: declare it in [columns], or leave {name} out"
                 )
     require_declared(settings.features, settings.silver_columns, settings.entities, settings.flink_delay)
 
 
-def _require_changeable(lake: Lake, name: str, known: Any) -> None:
+def _require_changeable(lake: Lake, name: str, recorded: Any) -> None:
     """Refuse a change to which the tables or the state of streams cannot adapt."""
     value = getattr(lake.settings, name)
     if name == "clustering" and lake.has(tables.SILVER_TRANSACTIONS):
         raise UsageError(
-            f"clustering: the tables of {lake.name} were made with {known}, and keep it: create another lake"
+            f"clustering: the tables of {lake.name} were made with {recorded}, and keep it: create another lake"
         )
-    if name == "approvals" and value < known:
+    if name == "approvals" and value < recorded:
         raise UsageError(
-            f"approvals: {lake.name} needs {known} people, who must agree to that: ask with "
+            f"approvals: {lake.name} needs {recorded} people, who must agree to that: ask with "
             f"'fraudlake define --approvals {value} --yes'"
         )
-    if name == "currency" and known is not None and (value is None or value.base != known.base):
+    if name == "currency" and recorded is not None and (value is None or value.base != recorded.base):
         raise UsageError(
-            f"currency: rates and amounts of {lake.name} are in {known.base}, and stay so: create another lake"
+            f"currency: rates and amounts of {lake.name} are in {recorded.base}, and stay so: create another lake"
         )
-    for entity in known if name == "entities" else ():
-        if value.get(entity, known[entity]) != known[entity]:
+    for entity in recorded if name == "entities" else ():
+        if value.get(entity, recorded[entity]) != recorded[entity]:
             raise UsageError(
-                f"entities: {entity} is keyed by {', '.join(known[entity])} in {lake.name}, which states of streams "
+                f"entities: {entity} is keyed by {', '.join(recorded[entity])} in {lake.name}, which states of streams "
                 "depend on: declare the new key under another name"
             )
     for folder in sorted(lake.checkpoints.glob("*")):
@@ -185,10 +187,10 @@ def _require_changeable(lake: Lake, name: str, known: Any) -> None:
         lake.checkpoint(folder.name).notes.require_fixed({name: value} if name in fixed else {})
 
 
-def _contradiction(lake: Lake, name: str, known: Any) -> str:
-    difference = _difference(name, known, getattr(lake.settings, name))
+def _contradiction(lake: Lake, name: str, recorded: Any) -> str:
+    difference = _difference(name, recorded, getattr(lake.settings, name))
     return (
-        f"{lake.settings.given[name]} contradicts {lake.name} in {name} ({difference}): leave it out, or change the "
+        f"{lake.settings.origins[name]} contradicts {lake.name} in {name} ({difference}): leave it out, or change the "
         "lake with 'fraudlake define'"
     )
 

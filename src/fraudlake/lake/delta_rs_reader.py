@@ -39,9 +39,9 @@ class Opened:
 
     def commit(self, folder: Path) -> Hashable | None:
         """Return a key of the current version of the table in a folder; None if there is no table."""
-        known = self._tables.get(folder)
-        if known is not None and known.is_latest(folder):
-            return known.commit
+        entry = self._tables.get(folder)
+        if entry is not None and entry.is_latest(folder):
+            return entry.commit
         with self._locks[folder]:
             followed = self._followed(folder)
             return followed.commit if followed else None
@@ -54,8 +54,8 @@ class Opened:
 
     def has(self, folder: Path) -> bool:
         """Return whether there is a table in a folder."""
-        known = self._tables.get(folder)
-        return (known is not None and known.is_present(folder)) or DeltaTable.is_deltatable(str(folder))
+        entry = self._tables.get(folder)
+        return (entry is not None and entry.is_present(folder)) or DeltaTable.is_deltatable(str(folder))
 
     def query(self, statement: str, sources: Mapping[str, Path | DeltaTable]) -> pa.Table:
         """Return the rows of a query over tables: the current ones in folders, and others as they were opened.
@@ -88,11 +88,11 @@ class Opened:
 
     def _followed(self, folder: Path) -> _Open | None:
         """Update a table from its log; open it again if its latest known commit is gone or was replaced."""
-        known = self._tables.get(folder)
-        if known is not None and known.is_latest(folder):
-            return known
-        if known is not None and known.is_present(folder):
-            table = known.table
+        entry = self._tables.get(folder)
+        if entry is not None and entry.is_latest(folder):
+            return entry
+        if entry is not None and entry.is_present(folder):
+            table = entry.table
             table.update_incremental()
         elif DeltaTable.is_deltatable(str(folder)):
             table = DeltaTable(folder)

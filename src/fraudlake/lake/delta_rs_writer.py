@@ -198,8 +198,8 @@ class DeltaRsWriter(Writer):
         first = rows[keys[0]].unique().to_pylist()
         statement = " ".join(("SELECT", ", ".join(keys), "FROM", self._table.name, "WHERE", one_of(keys[0], first)))
         there = delta_rs_reader.Opened().query(statement, {self._table.name: self._delta}).to_pylist()
-        known = {tuple(row.values()) for row in there}
-        is_new = [tuple(row.values()) not in known for row in rows.select([*keys]).to_pylist()]
+        old_keys = {tuple(row.values()) for row in there}
+        is_new = [tuple(row.values()) not in old_keys for row in rows.select([*keys]).to_pylist()]
         if all(is_new) or (any(is_new) and not is_whole):
             self._commit(rows.filter(pa.array(is_new)), "append", is_next=True)
 

@@ -107,9 +107,9 @@ class Lake(ABC):
             UsageError: the settings contradict the lake, or it cannot make a change. Nothing was written.
             FraudlakeError: other processes define the lake at the same time.
         """
-        given = self.settings
+        original = self.settings
         for _ in range(_ATTEMPTS):
-            self.settings = given
+            self.settings = original
             recorded = definition.read(self)
             self.settings, new = definition.resolve(self, recorded, change)
             if is_read or not new:

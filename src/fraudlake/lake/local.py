@@ -183,8 +183,8 @@ class LocalLake(Lake):
         Generating and compiling code for a plan, and planning it again after each stage, takes seconds.
         """
         conf = self.session.conf
-        given = self.settings.spark_options
-        plain = {name: value for name, value in session.FEW_ROWS.items() if rows <= _FEW and name not in given}
+        options = self.settings.spark_options
+        plain = {name: value for name, value in session.FEW_ROWS.items() if rows <= _FEW and name not in options}
         before = {name: conf.get(name, None) for name in plain}
         for name, value in plain.items():
             conf.set(name, value)

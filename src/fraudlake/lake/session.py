@@ -139,8 +139,8 @@ def launch(
     """
     host.require_utf8()
     host.isolate()
-    given = host.environment() if environment is None else environment
-    os.environ |= {name: value for name, value in given.items() if name not in host.OF_WORKERS}
+    variables = host.environment() if environment is None else environment
+    os.environ |= {name: value for name, value in variables.items() if name not in host.OF_WORKERS}
 
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext, accumulators
@@ -154,7 +154,7 @@ def launch(
     conf = SparkConf().setAppName("fraudlake").setMaster(master).setAll([*configuration.items()])
     try:
         with _output_to(log), stop.restore_handlers(_reconnect):
-            with _in_environment(given), stop.deferred():  # Java that loses its Python while it starts does not end
+            with _in_environment(variables), stop.deferred():  # Java that loses its Python while it starts does not end
                 SparkContext._ensure_initialized(conf=conf)
             stop.check()
             jvm: Any = SparkContext._jvm
@@ -169,10 +169,10 @@ def launch(
 
 
 @contextmanager
-def _in_environment(given: Mapping[str, str]) -> Iterator[None]:
+def _in_environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables while Java starts: Spark's workers inherit them, this process's own programs do not."""
     before = {name: os.environ.get(name) for name in host.OF_WORKERS}
-    os.environ |= given
+    os.environ |= variables
     try:
         yield
     finally:

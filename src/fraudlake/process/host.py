@@ -182,10 +182,10 @@ def keep_native_output() -> None:
 
 
 def _caches() -> list[Path]:
-    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    folder = Path(os.environ.get("XDG_CACHE_HOME", ""))
     home = Path(_home())
-    if given.is_absolute():  # relative paths must be ignored (XDG Base Directory Specification)
-        return [given / "fraudlake"]
+    if folder.is_absolute():  # relative paths must be ignored (XDG Base Directory Specification)
+        return [folder / "fraudlake"]
     return [*([home / ".cache" / "fraudlake"] if home.is_absolute() else []), *_own_temporary()]
 
 

@@ -63,8 +63,8 @@ def _columns(value: object) -> object:
             raise ValueError(f"'{name}' is declared twice, as names in other case are the same: rename one")
         if not isinstance(column, str | dict | DeclaredColumn):
             raise ValueError(f"'{name}' must be a type, such as 'string', or a table of 'from', 'type' and 'nullable'")
-        given = {"type": column} if isinstance(column, str) else column
-        columns[name] = {"from": name, **given} if isinstance(given, dict) else given
+        fields = {"type": column} if isinstance(column, str) else column
+        columns[name] = {"from": name, **fields} if isinstance(fields, dict) else fields
     return columns
 
 

@@ -81,12 +81,12 @@ class DeclaredFeature(Feature):
 
     def _require_no_window(self) -> None:
         what = "an expression" if self.aggregate is None else "a value"
-        given = [name for name in ("window", "delay", "where", "logarithm", "quantile") if getattr(self, name)]
-        given += ["entity"] if self.entity != ACCOUNT else []
+        names = [name for name in ("window", "delay", "where", "logarithm", "quantile") if getattr(self, name)]
+        names += ["entity"] if self.entity != ACCOUNT else []
         if self.aggregate is None and self.column is not None:
-            given.append("column")
-        if given:
-            raise ValueError(f"'{self.name}': {what} takes no {', '.join(given)}")
+            names.append("column")
+        if names:
+            raise ValueError(f"'{self.name}': {what} takes no {', '.join(names)}")
         if self.aggregate == "value" and self.column is None:
             raise ValueError(f"'{self.name}' lacks the column that it is the value of")
 
@@ -195,7 +195,7 @@ def require_declared(
     """
     from fraudlake.rules.columns import query_columns
 
-    known = query_columns(columns)
+    choices = query_columns(columns)
     for feature in features:
         where = f"features: {feature.name}"
         if feature.name in (name.lower() for name in columns):
@@ -206,10 +206,10 @@ def require_declared(
                 f"{where}: there is no entity '{feature.entity}', only {declared}: declare it in [entities]"
             )
         if feature.column is not None:
-            column = known.get(feature.column)
+            column = choices.get(feature.column)
             if column is None:
                 raise UsageError(
-                    f"{where}: there is no column '{feature.column}'; there are {', '.join(known)}: declare it in "
+                    f"{where}: there is no column '{feature.column}'; there are {', '.join(choices)}: declare it in "
                     "[columns]"
                 )
             if feature.aggregate in _OF_NUMBER and not column.type.is_numeric:
@@ -291,11 +291,11 @@ def expressions_of(features: Collection[DeclaredFeature], columns: Mapping[str, 
     }
     if not texts:
         return {}
-    known = {feature.name: Column(feature.name, DOUBLE) for feature in (*OWN, *features)}
+    typed_columns = {feature.name: Column(feature.name, DOUBLE) for feature in (*OWN, *features)}
     for feature in features:
         if column_type(feature, columns) == "STRING":
-            known[feature.name] = Column(feature.name, STRING)
-    known |= query_columns(columns)
+            typed_columns[feature.name] = Column(feature.name, STRING)
+    typed_columns |= query_columns(columns)
     parsed = {name: text.parse(0, len(text.sql)) for name, text in texts.items()}
     compiled: dict[str, Any] = {}
 
@@ -308,7 +308,7 @@ def expressions_of(features: Collection[DeclaredFeature], columns: Mapping[str, 
         for other in sql.names_in(parsed[name]):
             if other in texts:
                 compile_with(other, (*above, name))
-        built = expressions.build(parsed[name], expressions.Context(texts[name], known, TIME, is_outer=True))
+        built = expressions.build(parsed[name], expressions.Context(texts[name], typed_columns, TIME, is_outer=True))
         if not (built.type.is_numeric or built.type.name == "BOOLEAN"):
             texts[name].refuse(0, f"a feature must be a number or BOOLEAN, not {built.type}")
         compiled[name] = built

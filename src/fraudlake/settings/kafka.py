@@ -79,7 +79,7 @@ class Kafka(BaseModel):
         True, description="Stop if Kafka removed messages before they were read, or continue with the rest."
     )
     kafka_options: KafkaOptions = Field({}, description="Options for the Kafka client; their values are never shown.")
-    fast_alerts_topic: Annotated[Topic | None, BeforeValidator(lambda given: given or None)] = Field(
+    fast_alerts_topic: Annotated[Topic | None, BeforeValidator(lambda topic: topic or None)] = Field(
         None,
         pattern=TOPIC,
         description="Kafka topic, at bootstrap_servers, that 'realtime' writes to and 'ingest' reads; empty for none.",

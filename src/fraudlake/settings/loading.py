@@ -41,13 +41,13 @@ def load(file: Path | None = None, **flags: Any) -> Settings:
         model_config = SettingsConfigDict(toml_file=path)
 
     # A bundle passes a variable without a value as an empty flag.
-    given = {
+    arguments = {
         name: value for name, value in flags.items() if value is not None and not (name in DEFINITION and value == "")
     }
     try:
-        values = FromFile(**given)
+        values = FromFile(**arguments)
     except ValidationError as error:
-        raise UsageError(" ".join(_one_line(error, set(given), path).splitlines())) from None
+        raise UsageError(" ".join(_one_line(error, set(arguments), path).splitlines())) from None
     except SettingsError as error:  # a value in the environment is not JSON
         match = re.search(r'field "(\w+)"', str(error))
         where = f"{ENV_PREFIX}{match[1]}".upper() if match else str(path)
@@ -57,7 +57,7 @@ def load(file: Path | None = None, **flags: Any) -> Settings:
     except (ValueError, OSError) as error:  # tomllib, unreadable file
         raise UsageError(f"{path}: {error}") from None
     made = Settings.model_construct(values.model_fields_set, **dict(values))
-    made._origins = {name: _origin(name, set(given), path) for name in DEFINITION}
+    made._origins = {name: _origin(name, set(arguments), path) for name in DEFINITION}
     return made
 
 
@@ -67,9 +67,9 @@ def _public_name(name: str) -> str:
 
 
 def _reject_unknown_environment() -> None:
-    known = {f"{ENV_PREFIX}{_public_name(name)}".upper() for name in Settings.model_fields}
+    names = {f"{ENV_PREFIX}{_public_name(name)}".upper() for name in Settings.model_fields}
     for name, value in os.environ.items():
-        if name.startswith(ENV_PREFIX) and name not in known:
+        if name.startswith(ENV_PREFIX) and name not in names:
             raise UsageError(f"environment variable {name}: there is no such setting")
         if name.startswith(ENV_PREFIX) and not is_utf8(value):
             raise UsageError(f"{name}: must be UTF-8")
@@ -86,8 +86,8 @@ def _origin(name: str, flags: set[str], file: Path | None) -> str:
 def _alike(location: list[str], refusals: list[ErrorDetails]) -> str:
     """Return a question that suggests the likely name: that of a setting, or of a value that is missing nearby."""
     missing = [str(one["loc"][-1]) for one in refusals if one["type"] == "missing"]
-    known = missing if len(location) > 1 else [_public_name(name) for name in Settings.model_fields]
-    alike = get_close_matches(location[-1], known, n=1)
+    names = missing if len(location) > 1 else [_public_name(name) for name in Settings.model_fields]
+    alike = get_close_matches(location[-1], names, n=1)
     return f": did you mean '{alike[0]}'?" if alike else ""
 
 

@@ -66,7 +66,7 @@ class PayloadField(BaseModel):
             raise ValueError("must be a time zone such as 'UTC' or 'Europe/Berlin'") from None
 
     @model_serializer(mode="wrap")
-    def _given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _omit_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Omit fields that are not set, since TOML has no null."""
         return {name: value for name, value in write(self).items() if value is not None}
 
@@ -89,24 +89,24 @@ def _fields(value: object) -> object:
     value = from_json(value)
     if not isinstance(value, dict):
         raise ValueError('must be a table of fields, such as accountId = "card"')
-    return {name: _field(name, given) for name, given in value.items()}
+    return {name: _field(name, part) for name, part in value.items()}
 
 
-def _field(name: str, given: object) -> object:
+def _field(name: str, value: object) -> object:
     if name not in NAMES:
         raise ValueError(f"'{name}' cannot come from another field; only {', '.join(NAMES)} can")
-    if not isinstance(given, str | dict | PayloadField):
+    if not isinstance(value, str | dict | PayloadField):
         raise ValueError(f"'{name}' must be a field's name, or a table of 'from' and its unit or form")
-    if isinstance(given, str):
-        return {"from": given}
-    return {"from": name, **given} if isinstance(given, dict) else given
+    if isinstance(value, str):
+        return {"from": value}
+    return {"from": name, **value} if isinstance(value, dict) else value
 
 
 def _units_suit(payload: dict[str, PayloadField]) -> dict[str, PayloadField]:
     for name, field in payload.items():
-        known = _UNITS.get(name, ())
-        if field.unit is not None and field.unit not in known:
-            raise ValueError(f"'{name}' cannot be in '{field.unit}': {_choice(known)}")
+        units = _UNITS.get(name, ())
+        if field.unit is not None and field.unit not in units:
+            raise ValueError(f"'{name}' cannot be in '{field.unit}': {_choice(units)}")
         if name != "dt" and (field.pattern or field.zone):
             raise ValueError(f"'{name}' has no pattern and no zone: only dt is a time")
     return payload

@@ -56,20 +56,20 @@ class Place(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_kind_of_lake(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _one_kind_of_lake(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Require a folder, or a catalog and a schema; these have their own defaults for model name and experiment."""
-        given = dict(given)
+        values = dict(values)
         # The names of the schema in flags, the environment and the file, in the order of precedence.
-        schemas = [given.pop(name, None) for name in ("schema_name", "fraudlake_schema", "schema")]
+        schemas = [values.pop(name, None) for name in ("schema_name", "fraudlake_schema", "schema")]
         schema = next((name for name in schemas if name is not None), None)
         if schema is not None:
-            given["schema_name"] = schema
-        catalog = given.get("catalog")
+            values["schema_name"] = schema
+        catalog = values.get("catalog")
         if (catalog is None) != (schema is None):
             raise ValueError("--catalog and --schema name a lake in a workspace together: give both, or --lake DIR")
-        if catalog is not None and "lake" in given:
+        if catalog is not None and "lake" in values:
             raise ValueError("a lake is either a folder or in a workspace: give --lake, or --catalog and --schema")
         if catalog is not None:
-            given.setdefault("model_name", f"{catalog}.{schema}.fraud_model")
-            given.setdefault("experiment", f"/Shared/{given['model_name']}")
-        return given
+            values.setdefault("model_name", f"{catalog}.{schema}.fraud_model")
+            values.setdefault("experiment", f"/Shared/{values['model_name']}")
+        return values

@@ -109,7 +109,7 @@ class Settings(
         return self.columns if self.currency is None else {**self.columns, BASE_AMOUNT: _BASE_AMOUNT}
 
     @property
-    def given(self) -> dict[str, str]:
+    def origins(self) -> dict[str, str]:
         """The source of each given setting of :data:`DEFINITION`: the flag, the environment variable or the file."""
         return {name: self._origins.get(name, name) for name in DEFINITION if name in self.model_fields_set}
 

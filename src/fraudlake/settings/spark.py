@@ -14,11 +14,11 @@ from fraudlake.values import MOST_INT, flattened, from_json
 def _spark_options(value: object) -> object:
     """Read Spark's configuration by name, as JSON or as a table, whose names a TOML file may write as nested tables."""
     example = '{"spark.sql.adaptive.enabled": "false"}'
-    given = from_json(value, example)
-    if not isinstance(given, dict):
+    tree = from_json(value, example)
+    if not isinstance(tree, dict):
         raise ValueError(f"must be JSON such as {example}")
     options = {}
-    for name, option in flattened(given):
+    for name, option in flattened(tree):
         if not name.startswith("spark."):
             raise ValueError(f"'{name}' is not an option of Spark, whose names begin with 'spark.'")
         if not isinstance(option, str | int | float):

@@ -45,9 +45,9 @@ def as_regex(pattern: str) -> tuple[str, str]:
 
 
 def _of_letters(letters: str) -> str:
-    known = _DIGITS | _OFFSETS
-    if letters in known:
-        return known[letters]
+    symbols = _DIGITS | _OFFSETS
+    if letters in symbols:
+        return symbols[letters]
     if set(letters) == {"S"} and len(letters) <= 9:
         return rf"(\d{{{len(letters)}}})"
     raise ValueError(f"has '{letters}'; the known ones are yyyy, MM, dd, HH, mm, ss, S to SSSSSSSSS, X, XX and XXX")

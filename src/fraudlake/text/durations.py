@@ -31,11 +31,11 @@ def _window(value: object) -> object:
     """Read a duration or ``"20 transactions"``; a bare number could mean seconds or transactions."""
     if isinstance(value, timedelta) and value > timedelta(0):
         return value
-    given = str(value).strip()
-    if match := re.fullmatch(r"([1-9]\d{0,8}) transactions?", given):
+    window = str(value).strip()
+    if match := re.fullmatch(r"([1-9]\d{0,8}) transactions?", window):
         return int(match[1])
-    if re.fullmatch(r"[\d.]*[1-9][\d.]*\s*[A-Za-z]+", given):
-        return _duration(given)
+    if re.fullmatch(r"[\d.]*[1-9][\d.]*\s*[A-Za-z]+", window):
+        return _duration(window)
     raise ValueError("must be a duration such as '10 minutes', or a number such as '20 transactions'")
 
 

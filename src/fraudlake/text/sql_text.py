@@ -28,19 +28,19 @@ def spark_literal(text: str) -> str:
     return f"'{escaped}'"
 
 
-def value(given: object) -> str:
+def value(constant: object) -> str:
     """Return a value as SQL: a text, number, boolean, null, day, time with its zone, or a list of these."""
-    if given is None:
+    if constant is None:
         return "NULL"
-    if isinstance(given, datetime):
-        return f"TIMESTAMP '{given.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}Z'"
-    if isinstance(given, date):
-        return f"DATE '{given}'"
-    if isinstance(given, list):
-        return f"array({', '.join(map(value, given))})"
-    if isinstance(given, bool | int | float):
-        return str(given).lower()
-    return literal(str(given))
+    if isinstance(constant, datetime):
+        return f"TIMESTAMP '{constant.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}Z'"
+    if isinstance(constant, date):
+        return f"DATE '{constant}'"
+    if isinstance(constant, list):
+        return f"array({', '.join(map(value, constant))})"
+    if isinstance(constant, bool | int | float):
+        return str(constant).lower()
+    return literal(str(constant))
 
 
 def one_of(column: str, values: Iterable[object]) -> str:

@@ -63,7 +63,7 @@ def redefined(
             lake = open_lake(undefined, must_exist=True)
             present = lake.settings
             change = Change(person_of(lake.store, author), reason)
-            if "approvals" in changing.given:
+            if "approvals" in changing.origins:
                 lowering.require(lake.store, changing.approvals, change, is_asked=yes)
             after = open_lake(changing, must_exist=True, change=change).settings
     except MissingLakeError:
