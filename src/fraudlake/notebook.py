@@ -45,10 +45,10 @@ def labelled_predictions(lake: Lake) -> tuple[DataFrame, str]:
         "verdicts": ("verdict", "analysts' verdicts"),
         "chargebacks": (prediction_quality.CHARGEBACKS, "verdicts and age"),
     }.get(learned.get(number, ""), ("flink", "Flink's label"))
-    known = prediction_quality.with_labels(
+    labelled = prediction_quality.with_labels(
         predictions.where(F.col("model_version") == F.lit(number)),
         verdicts.latest(lake.read(tables.SILVER_VERDICTS)),
         judge,
         prediction_figures.genuine_until(lake) if judge == prediction_quality.CHARGEBACKS else None,
     )
-    return known, f"version {number}, judged by {described}" if number else "no version has scored yet"
+    return labelled, f"version {number}, judged by {described}" if number else "no version has scored yet"

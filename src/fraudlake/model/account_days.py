@@ -57,8 +57,8 @@ class AccountDays:
         self.is_tested = self.day * _DAY >= history.micros(tested_from)
         self.is_labelled = self.is_fraud | self.is_genuine
         account = pc.index_in(alerts["account_id"], named.dictionary)
-        known = alerts.append_column("account", account).filter(account.is_valid())
-        alerted = known["account"].to_numpy() * span + known["day"].cast(pa.int32()).to_numpy() - first
+        relevant = alerts.append_column("account", account).filter(account.is_valid())
+        alerted = relevant["account"].to_numpy() * span + relevant["day"].cast(pa.int32()).to_numpy() - first
         self.has_live_alert = np.isin(codes, alerted)
         learned = np.unique(self.day[self.is_learned])
         if len(learned) < BLOCKS or not self.is_tested.any():

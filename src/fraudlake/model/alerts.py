@@ -169,6 +169,6 @@ def _level(rule: ModelRule, profiles: Mapping[str, Profile]) -> Column:
     if not isinstance(rule.threshold, str):
         return F.lit(rule.threshold)
     level = F.lit(None).cast("double")
-    for number, known in budget.thresholds(rule.threshold, profiles).items():
-        level = F.when(F.col("model_version") == number, F.lit(known)).otherwise(level)
+    for number, probability in budget.thresholds(rule.threshold, profiles).items():
+        level = F.when(F.col("model_version") == number, F.lit(probability)).otherwise(level)
     return level

@@ -53,17 +53,17 @@ def _numbers(most: float) -> Iterator[int]:
         number += step
 
 
-def threshold(wanted: float | str, known: Curve) -> float:
+def threshold(wanted: float | str, points: Curve) -> float:
     """Return the probability that the setting ``threshold`` means for a version of the model.
 
     Args:
         wanted: a probability, or a budget such as ``100 accounts a day``.
-        known: the version's curve.
+        points: the version's curve.
     """
     if not isinstance(wanted, str):
         return wanted
     accounts = int(wanted.split()[0])
-    return max((number, level) for number, level in known if number <= max(accounts, known[0][0]))[1]
+    return max((number, level) for number, level in points if number <= max(accounts, points[0][0]))[1]
 
 
 def thresholds(wanted: float | str, profiles: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:

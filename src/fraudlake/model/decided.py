@@ -70,8 +70,8 @@ def with_disputed(decided: pa.Table, rows: pa.Table) -> pa.Table:
     others = others.filter(pc.invert(pc.is_in(others["transaction_id"], decided["transaction_id"])))
     if not len(others):
         return decided
-    known = others.select([name for name in others.column_names if name in decided.column_names])
-    return pa.concat_tables([decided, known], promote_options="default").unify_dictionaries()
+    new = others.select([name for name in others.column_names if name in decided.column_names])
+    return pa.concat_tables([decided, new], promote_options="default").unify_dictionaries()
 
 
 def _once(rows: pa.Table, columns: list[str]) -> pa.Table:
@@ -116,7 +116,7 @@ class Decided:
             chosen & by_flink, *self._not_of_flink(window)
         )
 
-    def known(self, window: Window, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def labels(self, window: Window, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return by how many the verdicts change the number of known labels that each row sees."""
         first = chosen & self._is_first & self.has_verdict
         begin, _ = self._of_verdicts(window)

@@ -60,7 +60,7 @@ def payments(lake: Lake, rows: pa.Table, of: Format) -> pa.Table:
     if not parts:
         return _FOUND.empty_table()
     read = (tables.SILVER_TRANSACTIONS, tables.SILVER_ALERTS, tables.SILVER_SHADOW_ALERTS, tables.GOLD_CASES)
-    return lake.store.query(" UNION ALL ".join(parts), *read, given=_given(rows, of)).cast(_FOUND)
+    return lake.store.query(" UNION ALL ".join(parts), *read, given=_with_ranges(rows, of)).cast(_FOUND)
 
 
 def verdicts_on(lake: Lake, transactions: pa.Table) -> pa.Table:
@@ -74,12 +74,12 @@ def verdicts_on(lake: Lake, transactions: pa.Table) -> pa.Table:
     return verdicts.cast(pa.schema([table.schema.field(name) for name in verdicts.column_names]))
 
 
-def _given(rows: pa.Table, of: Format) -> pa.Table:
-    given = rows.select([*IDS, REFERENCE, "account_id", "amount"])
-    given = given.append_column("nth", pa.array(np.arange(len(rows))))
+def _with_ranges(rows: pa.Table, of: Format) -> pa.Table:
+    ranges = rows.select([*IDS, REFERENCE, "account_id", "amount"])
+    ranges = ranges.append_column("nth", pa.array(np.arange(len(rows))))
     tolerance = pa.scalar(of.tolerance, pa.duration("us"))
-    given = given.append_column("earliest", pc.subtract(rows["timestamp"], tolerance))
-    return given.append_column("latest", pc.add(rows["timestamp"], tolerance))
+    ranges = ranges.append_column("earliest", pc.subtract(rows["timestamp"], tolerance))
+    return ranges.append_column("latest", pc.add(rows["timestamp"], tolerance))
 
 
 def _by_id(named: str) -> str:

@@ -58,8 +58,8 @@ def shape(values: NDArray[Any], weights: NDArray[Any]) -> Shape:
     if values.dtype == object:
         return _shape_of_texts(values, weights)
     is_there = ~np.isnan(values)
-    known, counting = (values, weights) if is_there.all() else (values[is_there], weights[is_there])
-    deciles = search.quantiles(known, counting, _SHARES) if len(known) else np.zeros(len(_SHARES))
+    present, counting = (values, weights) if is_there.all() else (values[is_there], weights[is_there])
+    deciles = search.quantiles(present, counting, _SHARES) if len(present) else np.zeros(len(_SHARES))
     edges = np.unique(deciles)
     counts = np.bincount(np.searchsorted(edges, values), weights=weights, minlength=len(edges) + 1)
     return Shape(
@@ -91,8 +91,8 @@ def drift(predictions: DataFrame, profiles: dict[str, Profile]) -> pa.Table:
         The columns of ``gold_feature_drift``. ``is_after_training`` is true for days after the training data: only on
         those days does a high index mean a change since training.
     """
-    known = predictions.where(F.col("model_version").isin(list(profiles)))
-    counted = _counted(known, {version: profile["shapes"] for version, profile in profiles.items()}).collect()
+    comparable = predictions.where(F.col("model_version").isin(list(profiles)))
+    counted = _counted(comparable, {version: profile["shapes"] for version, profile in profiles.items()}).collect()
     return _indexes([(row["date"], row["model_version"], row["feature"], row["bins"]) for row in counted], profiles)
 
 

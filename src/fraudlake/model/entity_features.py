@@ -61,7 +61,7 @@ def compute(state: State, rows: pa.Table, plan: Plan, decided: pa.Table | None =
         decided = None if decided is None else _genuine(decided)
     order = ordering.row_order(rows.slice(0, 0), rows, by_time=True)
     account, time = (rows[name].to_numpy()[order] for name in ("account", "time"))
-    given = Rows(rows, order, plan)
+    new_rows = Rows(rows, order, plan)
     verdicts = Verdicts(decided, account, time, plan) if decided is not None and len(decided) else None
     clock = ordering.clock(rows) if len(rows) else None
     computed: dict[str, NDArray[Any]] = {}
@@ -76,11 +76,11 @@ def compute(state: State, rows: pa.Table, plan: Plan, decided: pa.Table | None =
             old = state.get(str(size))
             line = Line(account, time, size, old)
             merged = {
-                measure: line.merged(_read_measure(old, measure), given.contribution(measure)) for measure in tiled
+                measure: line.merged(_read_measure(old, measure), new_rows.contribution(measure)) for measure in tiled
             }
             for feature in of_size:
                 if not plan.measures(feature)[0].has_own_table:
-                    computed[feature.name] = Figure(feature, plan, line, merged, given, verdicts).values()
+                    computed[feature.name] = Figure(feature, plan, line, merged, new_rows, verdicts).values()
             stored = {measure.name: _stored(measure, merged) for measure in tiled}
             after[str(size)] = line.tiles(stored, oldest).replace_schema_metadata(metadata)
         for measure in measures:
@@ -89,10 +89,12 @@ def compute(state: State, rows: pa.Table, plan: Plan, decided: pa.Table | None =
             key = f"{size} {measure.name}"
             old = state.get(key)
             line = Line(account, time, size, old)
-            listed, counts = (line.merged(*both) for both in zip(_read_list(old), given.listed(measure), strict=True))
+            listed, counts = (
+                line.merged(*both) for both in zip(_read_list(old), new_rows.listed(measure), strict=True)
+            )
             for feature in of_size:
                 if plan.measures(feature) == (measure,):
-                    figure = Figure(feature, plan, line, {}, given, None)
+                    figure = Figure(feature, plan, line, {}, new_rows, None)
                     is_quantile = measure.statistic == "histogram"
                     compute_list = figure.quantile if is_quantile else figure.distinct
                     computed[feature.name] = compute_list(listed, counts)
@@ -104,7 +106,7 @@ def compute(state: State, rows: pa.Table, plan: Plan, decided: pa.Table | None =
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     columns = [
-        given.given(feature) if feature.aggregate == "value" else _nullable(computed[feature.name][back])
+        new_rows.column_values(feature) if feature.aggregate == "value" else _nullable(computed[feature.name][back])
         for feature in plan.features
     ]
     return pa.table(columns, schema=plan.schema()), after
@@ -120,17 +122,17 @@ def warmed(state: State, history: State) -> State:
     """Complete a state from the state at the end of a history."""
     result = dict(state)
     for key, tiles in history.items():
-        known = state.get(key)
-        lacking = [] if known is None else [name for name in tiles.column_names if name not in known.column_names]
-        if known is None or _length(known) < _length(tiles):
+        table = state.get(key)
+        lacking = [] if table is None else [name for name in tiles.column_names if name not in table.column_names]
+        if table is None or _length(table) < _length(tiles):
             result[key] = tiles
         elif lacking:
-            joined = known.join(tiles.select([*KEY, *lacking]), list(KEY), join_type="full outer")
+            joined = table.join(tiles.select([*KEY, *lacking]), list(KEY), join_type="full outer")
             neutral = {name: NEUTRAL[name.split(" ")[0]] for name in joined.column_names if name not in KEY}
             filled = [joined[name].fill_null(pa.scalar(neutral[name], joined[name].type)) for name in neutral]
             whole = pa.table([*(joined[name] for name in KEY), *filled], names=[*KEY, *neutral])
             ordered = whole.sort_by([(name, "ascending") for name in KEY])
-            result[key] = ordered.replace_schema_metadata(known.schema.metadata)
+            result[key] = ordered.replace_schema_metadata(table.schema.metadata)
     return result
 
 

@@ -67,11 +67,11 @@ class FeatureBuckets:
         plans = feature_plan.plans(settings)
         fields = [*detector.ROWS, *extra]
         for plan in plans.values():
-            known = {field.name for field in fields}
-            fields += [field for field in plan.needed if field.name not in known]
+            names = {field.name for field in fields}
+            fields += [field for field in plan.needed if field.name not in names]
         expressions = FeatureExpressions.from_settings(settings)
-        known = {field.name for field in fields}
-        fields += [field for field in expressions.columns if field.name not in known]
+        names = {field.name for field in fields}
+        fields += [field for field in expressions.columns if field.name not in names]
         entities = [Entity(name, settings.entity_columns(name)) for name in dict.fromkeys((ACCOUNT, *plans))]
         by_number = {entity.number: entity for entity in entities}
         computed = tables.schema(features.computed_columns(settings))
@@ -227,11 +227,11 @@ class FeatureBuckets:
         return rows.select([*self.computed.names, *further])
 
 
-def merge_decided(known: pa.Table | None, supplements: buckets.Supplements) -> pa.Table:
+def merge_decided(old: pa.Table | None, supplements: buckets.Supplements) -> pa.Table:
     """Merge the decided transactions of a bucket's state with new ones."""
     new = [_read(payload) for payload in supplements.get(DECIDED, ())]
     new = [rows.drop_columns([name for name in (buckets.NUMBER,) if name in rows.column_names]) for rows in new]
-    parts = [*([known] if known else []), *new]
+    parts = [*([old] if old else []), *new]
     return decided.distinct(pa.concat_tables(parts).unify_dictionaries()) if parts else pa.table({})
 
 

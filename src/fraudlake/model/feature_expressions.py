@@ -30,8 +30,8 @@ class FeatureExpressions:
     def from_settings(cls, settings: Settings) -> FeatureExpressions:
         """Return the expressions of a lake."""
         compiled = expressions_of(settings.features, settings.silver_columns)
-        known = {*features.COMPUTED.names, *(feature.name for feature in settings.features)}
-        names = {name for expression in compiled.values() for name in expression.columns} - known
+        computed = {*features.COMPUTED.names, *(feature.name for feature in settings.features)}
+        names = {name for expression in compiled.values() for name in expression.columns} - computed
         return cls(compiled, tuple(columns_of(names, settings.silver_columns)))
 
     def add_to(self, rows: pa.Table) -> pa.Table:

@@ -35,7 +35,7 @@ class Figure:
         plan: Plan,
         line: Line,
         merged: Mapping[Measure, NDArray[Any]],
-        given: Rows,
+        rows: Rows,
         verdicts: Verdicts | None,
     ) -> None:
         """Take a feature and the measures of tiles and rows.
@@ -45,7 +45,7 @@ class Figure:
             plan: the features of its entity.
             line: the tiles and rows.
             merged: the values of the measures, in the order of the line.
-            given: the rows.
+            rows: the rows.
             verdicts: the decided transactions; None without any.
         """
         self._feature = feature
@@ -54,7 +54,7 @@ class Figure:
         self._spans = line.spans(self._window)
         self._measures = plan.measures(feature)
         self._merged = merged
-        self._given = given
+        self._rows = rows
         self._verdicts = verdicts if feature.is_of_labels else None
 
     def values(self) -> NDArray[np.float64]:
@@ -83,13 +83,13 @@ class Figure:
             case "is_first":
                 return np.where(total == 0, 1.0, 0.0)
             case "sum":
-                return total / self._given.unit(measure)
+                return total / self._rows.unit(measure)
             case "count" | "fraud_count":
                 return total
         count = self._count(self._measures[1])
         if measure.statistic == "count":
             return windows.mean(total, count)
-        mean = windows.mean(total / self._given.unit(measure), count)
+        mean = windows.mean(total / self._rows.unit(measure), count)
         return self._ratio(mean) if self._feature.aggregate == "ratio_to_mean" else mean
 
     def distinct(self, hashes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -126,11 +126,11 @@ class Figure:
 
     def _count(self, measure: Measure) -> NDArray[np.int64]:
         count = windows.total(self._merged[measure], self._spans)
-        return count if self._verdicts is None else count + self._verdicts.known(self._window, measure.where)
+        return count if self._verdicts is None else count + self._verdicts.labels(self._window, measure.where)
 
     def _ratio(self, mean: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the ratio of each row's own value to the mean; NaN if it is not defined."""
-        own, is_there = self._given.numbers(str(self._measures[0].column))
+        own, is_there = self._rows.numbers(str(self._measures[0].column))
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(is_there & (mean != 0), own / mean, np.nan)
 
@@ -139,7 +139,7 @@ class Figure:
         total, count, high, cross, low = (
             windows.total(self._merged[measure], self._spans).astype(np.float64) for measure in self._measures
         )
-        unit = self._given.unit(self._measures[0])
+        unit = self._rows.unit(self._measures[0])
         squares = high * 2.0**44 + cross * 2.0**23 + low
         with np.errstate(divide="ignore", invalid="ignore"):
             deviations = squares - total * (total / count)
@@ -151,7 +151,7 @@ class Figure:
         """Return by how many deviations each row's own value differs from the mean; NaN if there is none."""
         mean, deviation = self._deviation()
         measure = self._measures[0]
-        own, is_there = self._given.numbers(str(measure.column))
+        own, is_there = self._rows.numbers(str(measure.column))
         with np.errstate(divide="ignore", invalid="ignore"):
             value = np.log(own) if measure.is_logarithm else own
             standardized = (value - mean) / deviation
@@ -160,8 +160,8 @@ class Figure:
     def _changed(self) -> NDArray[np.float64]:
         times, values = (self._merged[measure] for measure in self._measures)
         column = str(self._measures[0].column)
-        is_equal = tiles.is_latest(values, self._given.own(column), times, self._spans)
-        return np.where(self._given.is_known(column), 1 - is_equal, np.nan)
+        is_equal = tiles.is_latest(values, self._rows.own(column), times, self._spans)
+        return np.where(self._rows.is_known(column), 1 - is_equal, np.nan)
 
     def _seconds(self, measure: Measure) -> NDArray[np.float64]:
         """Return the seconds since the last transaction, or the last fraud by label or by verdict."""
@@ -171,9 +171,9 @@ class Figure:
             return seconds
         of_flink = self._seconds_since(_without(self._line, last, *self._verdicts.disputed(measure.where)))
         latest = self._verdicts.last_fraud(self._window, measure.where)
-        known = np.fmin(of_flink, np.where(latest > NEVER, (self._line.time - latest) / 1e6, np.nan))
+        since_last = np.fmin(of_flink, np.where(latest > NEVER, (self._line.time - latest) / 1e6, np.nan))
         # A decided transaction is visible from the next microsecond on; no verdict on it is known earlier.
-        return np.where(seconds == 0, 0.0, known)
+        return np.where(seconds == 0, 0.0, since_last)
 
     def _seconds_since(self, last: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the seconds since the last time in the window of each row; NaN if there is none.

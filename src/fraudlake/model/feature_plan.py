@@ -146,7 +146,7 @@ class Plan:
         """Return the measures from which a feature is computed."""
         column = None if feature.column is None else self.column_of(feature)
         where = feature.where
-        known, fraud = self._labels
+        any_label, fraud = self._labels
         match feature.aggregate:
             case "count":
                 return (Measure("count", column, where),)
@@ -175,7 +175,7 @@ class Plan:
             case "fraud_count":
                 return (Measure("count", None, where, fraud),)
             case "fraud_share":
-                return (Measure("count", None, where, fraud), Measure("count", None, where, known))
+                return (Measure("count", None, where, fraud), Measure("count", None, where, any_label))
             case "seconds_since_fraud":
                 return (Measure("last", None, where, fraud),)
         return ()

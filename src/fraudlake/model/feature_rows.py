@@ -94,7 +94,7 @@ class Rows:
             self._numbers[column] = values, is_there
         return self._numbers[column]
 
-    def given(self, feature: DeclaredFeature) -> pa.ChunkedArray:
+    def column_values(self, feature: DeclaredFeature) -> pa.ChunkedArray:
         """Return a feature that is the value of a column, in the order in which the rows were given."""
         column = self._rows[self._plan.column_of(feature)]
         if self._plan.is_text(feature):
@@ -153,8 +153,8 @@ class Rows:
             chosen = holds.values if holds.null is None else holds.values & ~holds.null
         if labels:
             label = vector_of(rows["label"])
-            known = np.ones(len(rows), bool) if label.null is None else ~label.null
-            chosen = chosen & known & (label.values if labels in ("fraud", "charged") else True)
+            is_labelled = np.ones(len(rows), bool) if label.null is None else ~label.null
+            chosen = chosen & is_labelled & (label.values if labels in ("fraud", "charged") else True)
         return chosen[self._order]
 
 
@@ -170,9 +170,9 @@ class Verdicts:
         """Return what verdicts change in the number of frauds in each row's window."""
         return self._decided.frauds(window, self._rows.chosen(where))
 
-    def known(self, window: Window, where: str | None) -> NDArray[np.int64]:
+    def labels(self, window: Window, where: str | None) -> NDArray[np.int64]:
         """Return what verdicts change in the number of labels in each row's window."""
-        return self._decided.known(window, self._rows.chosen(where))
+        return self._decided.labels(window, self._rows.chosen(where))
 
     def last_fraud(self, window: Window, where: str | None) -> NDArray[np.int64]:
         """Return the time of the last fraud by verdict in each row's window."""

@@ -69,29 +69,29 @@ def compute(memory: pa.Table, rows: pa.Table, is_ordered: bool = True) -> tuple[
         :data:`COMPUTED`, with the further columns of ``rows``; and the state for the next call.
     """
     order = ordering.row_order(memory, rows, by_time=True)
-    known = {name: memory[name].to_numpy() for name in MEMORY.names}
+    old = {name: memory[name].to_numpy() for name in MEMORY.names}
     fresh = {name: rows[name].to_numpy() for name in ("account", "time", "amount")}
     fresh |= _summands(fresh["time"], fresh["amount"])
-    table = {name: np.concatenate([known[name], fresh[name]])[order] for name in MEMORY.names}
+    table = {name: np.concatenate([old[name], fresh[name]])[order] for name in MEMORY.names}
     is_new = order >= len(memory)
 
     begins = _begins(table, is_new)
     columns: dict[str, Any] = {name: values[is_new] for name, values in _features(table, begins).items()}
     number = order[is_new] - len(memory)
     if is_ordered:
-        given = rows.take(pa.array(number))
+        new_rows = rows.take(pa.array(number))
     else:
-        given = rows
+        new_rows = rows
         place = np.empty(len(number), np.int64)
         place[number] = np.arange(len(number))
         columns = {name: values[place] for name, values in columns.items()}
-    columns |= {name: given[name] for name in ("transaction_id", "account_id", "label", "source", "position")}
-    columns["timestamp"] = given["time"].cast(COMPUTED.field("timestamp").type)
+    columns |= {name: new_rows[name] for name in ("transaction_id", "account_id", "label", "source", "position")}
+    columns["timestamp"] = new_rows["time"].cast(COMPUTED.field("timestamp").type)
     columns["date"] = columns["timestamp"].cast(pa.date32())
     computed = pa.table({name: columns[name] for name in COMPUTED.names}).cast(COMPUTED)
-    for name in given.column_names:
+    for name in new_rows.column_names:
         if name not in detector.ROWS.names:
-            computed = computed.append_column(name, given[name])
+            computed = computed.append_column(name, new_rows[name])
     oldest = ordering.clock(rows) - detector.microseconds(FORGET_DAYS * _DAY) if len(rows) else None
     return computed, _remembered(table, begins, oldest)
 

@@ -59,12 +59,12 @@ def join(past: History, labelled: Rows, cut: search.Split, fitted: search.Fitted
     The classifier that is tested learns feedback as it was known when the test part begins, and the final one as it is
     known now. Without a gap before the test part, or with few verdicts in it, nothing is joined.
     """
-    known = past.reviewed(cut.validated_until, cut.tested_from)
-    if not has_both_kinds(known):  # nor if there is no gap
+    reviewed = past.reviewed(cut.validated_until, cut.tested_from)
+    if not has_both_kinds(reviewed):  # nor if there is no gap
         return Joined(fitted)
     latest = young(past, settings)
     encodings = fitted.classifier.encodings
-    classifier = replace(fitted.classifier, feedback=_learned(known, settings, encodings))
+    classifier = replace(fitted.classifier, feedback=_learned(reviewed, settings, encodings))
     test_rows = labelled.between(cut.tested_from, None)
     alone, both = (_area(one, test_rows) for one in (fitted.classifier, classifier))
     learned = f"a second classifier of {counted(len(latest.time), 'verdict')} on younger transactions"
@@ -73,7 +73,7 @@ def join(past: History, labelled: Rows, cut: search.Split, fitted: search.Fitted
     if search.simplest([both, alone], int(test_rows.fraud.sum())) == 1:
         return Joined(fitted, reason=f"{learned} is left out: {areas}")
     final = replace(fitted.final, feedback=_learned(latest, settings, encodings))
-    return Joined(replace(fitted, classifier=classifier, final=final), (known,), f"{learned} joins: {areas}")
+    return Joined(replace(fitted, classifier=classifier, final=final), (reviewed,), f"{learned} joins: {areas}")
 
 
 def _learned(rows: Rows, settings: Settings, encodings: Mapping[str, Encoding]) -> Classifier:

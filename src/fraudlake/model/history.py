@@ -150,8 +150,8 @@ class History:
         """
         label = self.label(by, delay)
         rows = self.table.filter(label.is_valid())
-        known = label.drop_null()
-        chosen = self._rows(rows, known.to_numpy(zero_copy_only=False).astype(float))
+        labels = label.drop_null()
+        chosen = self._rows(rows, labels.to_numpy(zero_copy_only=False).astype(float))
         return replace(chosen, weights=chosen.weights * rows[STANDS_FOR].to_numpy()) if is_weighted else chosen
 
     def label(self, by: Labels, delay: timedelta) -> pa.Array:
@@ -241,17 +241,17 @@ class History:
 
 
 def select_history(
-    silver: pa.Table, given: pa.Table, settings: Settings, stand_for: Mapping[str, float] | None = None
+    silver: pa.Table, decisions: pa.Table, settings: Settings, stand_for: Mapping[str, float] | None = None
 ) -> History:
     """Compute the features of a history in this process; each row counts once.
 
     Args:
         silver: the transactions, in the columns :func:`columns_read`.
-        given: ``transaction_id, verdict, decided_at`` of verdicts.
+        decisions: ``transaction_id, verdict, decided_at`` of verdicts.
         settings: the settings of the lake.
         stand_for: the number of transactions that the verdict on each represents, by id, to weight rows by it.
     """
-    rows = _with_verdicts(silver, given)
+    rows = _with_verdicts(silver, decisions)
     further: tuple[pa.Field, ...] = _FURTHER
     if stand_for:
         at = pc.index_in(silver["transaction_id"], pa.array(stand_for.keys(), pa.string()))
@@ -260,51 +260,51 @@ def select_history(
         rows = rows.append_column(STANDS_FOR, pc.if_else(rows["verdict"].is_valid(), weights, nothing))
         further = (*_FURTHER, pa.field(STANDS_FOR, pa.float64()))
     schema = _schema(settings, further)
-    table = lake_features.compute_table(rows, further, _choice(schema), schema, settings, given)
+    table = lake_features.compute_table(rows, further, _choice(schema), schema, settings, decisions)
     return History(table, features.names(settings))
 
 
-def select_labels(silver: pa.Table, given: pa.Table) -> History:
+def select_labels(silver: pa.Table, decisions: pa.Table) -> History:
     """Return a history without features, in the order of the transactions; arguments as :func:`select_history`."""
-    rows = _with_verdicts(silver, given)
+    rows = _with_verdicts(silver, decisions)
     rows = rows.append_column("time", rows["timestamp"].cast(pa.int64()))
     return History(rows.append_column("account", account_numbers(rows["account_id"])), ())
 
 
-def _with_verdicts(silver: pa.Table, given: pa.Table) -> pa.Table:
+def _with_verdicts(silver: pa.Table, decisions: pa.Table) -> pa.Table:
     """Add the latest verdict on each transaction, the times of its first ones, and a weight of 1."""
-    latest = verdicts.latest_of(given)
+    latest = verdicts.latest_of(decisions)
     at = pc.index_in(silver["transaction_id"], latest["transaction_id"])
     rows = silver.append_column("verdict", latest["verdict"].take(at))
-    first = verdicts.first_known_of(given)
+    first = verdicts.first_known_of(decisions)
     at_first = pc.index_in(silver["transaction_id"], first["transaction_id"])
     for name in verdicts.FIRST_KNOWN:
         rows = rows.append_column(name, first[name].take(at_first))
     return rows.append_column("weight", pa.array(np.ones(len(silver))))
 
 
-def sample_of(silver: DataFrame, given: DataFrame, share: float, settings: Settings) -> History:
+def sample_of(silver: DataFrame, decisions: DataFrame, share: float, settings: Settings) -> History:
     """Compute the features of a history in Spark's tasks, and bring a sample of it into this process.
 
     Args:
         silver: the transactions.
-        given: ``transaction_id, verdict, decided_at`` of verdicts.
+        decisions: ``transaction_id, verdict, decided_at`` of verdicts.
         share: the sampled share of the transactions that neither Flink nor a verdict calls fraud. A hash of the
             transaction's id decides, so the sample is the same each time; each of its rows represents ``1 / share``
             transactions. All fraud is kept.
         settings: the settings of the lake.
     """
-    decided = verdicts.latest(given).select("transaction_id", "verdict")
-    decided = decided.join(verdicts.first_known(given), on="transaction_id")
-    known = silver.select(*columns_read(settings)).join(decided, on="transaction_id", how="left")
+    decided = verdicts.latest(decisions).select("transaction_id", "verdict")
+    decided = decided.join(verdicts.first_known(decisions), on="transaction_id")
+    joined = silver.select(*columns_read(settings)).join(decided, on="transaction_id", how="left")
     is_fraud = F.coalesce("verdict", F.lit(False))
     if not settings.are_chargebacks:
         is_fraud |= F.coalesce("label", F.lit(False))
     is_chosen = F.pmod(F.xxhash64("transaction_id"), F.lit(_HASHES)) < share * _HASHES
-    weighed = known.withColumn("weight", F.when(is_fraud, 1.0).when(is_chosen, 1.0 / share))
+    weighed = joined.withColumn("weight", F.when(is_fraud, 1.0).when(is_chosen, 1.0 / share))
     # Rows stay packed as arrays: converting them to Spark's rows and back takes as long as computing them.
     schema = _schema(settings)
-    supplements = lake_features.verdicts_of(silver, given, settings)
+    supplements = lake_features.verdicts_of(silver, decisions, settings)
     payloads = lake_features.compute_history(weighed, settings, _FURTHER, _choice(schema), supplements)
     return History(buckets.unpack(payloads.toArrow()["payload"].to_pylist(), schema), features.names(settings))
 

@@ -148,9 +148,9 @@ def compute_stream(silver: DataFrame, settings: Settings, changes: Changes | Non
         changes: how the state changes in the next micro-batch; with changes, the stream is for that micro-batch only.
     """
     bucketed = FeatureBuckets.from_settings(settings)
-    given = changes or Changes()
-    is_forgetting = given.forget is not None
-    is_whole = given.is_whole
+    pending = changes or Changes()
+    is_forgetting = pending.forget is not None
+    is_whole = pending.is_whole
 
     def step(bucket: int, state: buckets.State, rows: pa.Table) -> tuple[pa.Table, buckets.State]:
         computed, after = bucketed.step(bucket, state, rows)
@@ -159,21 +159,21 @@ def compute_stream(silver: DataFrame, settings: Settings, changes: Changes | Non
     def change(bucket: int, state: buckets.State, supplements: buckets.Supplements) -> buckets.State:
         return bucketed.changed(bucket, state, supplements, is_forgetting, is_whole)
 
-    every = sorted({*bucketed.entities, *map(number, given.tiled)}) if given else ()
-    retired = given.retired if is_whole else ()
+    every = sorted({*bucketed.entities, *map(number, pending.tiled)}) if pending else ()
+    retired = pending.retired if is_whole else ()
     processor = buckets.BucketProcessor(
-        bucketed.state, bucketed.rows, step, change if given else buckets.unchanged, retired
+        bucketed.state, bucketed.rows, step, change if pending else buckets.unchanged, retired
     )
-    packed = buckets.supplemented(bucketed.pack(silver, every), _supplements(given, settings.buckets))
+    packed = buckets.supplemented(bucketed.pack(silver, every), _supplements(pending, settings.buckets))
     by_bucket = packed.groupBy("bucket")
     return bucketed.joined(by_bucket.transformWithStateInPandas(processor, bucketed.output, "Append", "None"))
 
 
-def _supplements(given: Changes, bucket_count: int) -> DataFrame | None:
+def _supplements(changes: Changes, bucket_count: int) -> DataFrame | None:
     """Return the input of a change, as :data:`~fraudlake.detection.buckets.SUPPLEMENTS`."""
-    frames = [frame for frame in (given.tiles, given.verdicts) if frame is not None]
-    if given.forget is not None:
-        hashes = given.forget.select(F.xxhash64("account_id").alias("account"))
+    frames = [frame for frame in (changes.tiles, changes.verdicts) if frame is not None]
+    if changes.forget is not None:
+        hashes = changes.forget.select(F.xxhash64("account_id").alias("account"))
         frames.append(buckets.for_every(hashes, FORGOTTEN, [buckets.ACCOUNT.entity], bucket_count))
     return functools.reduce(lambda some, others: some.unionByName(others), frames) if frames else None
 
@@ -233,10 +233,10 @@ def verdicts_of(
         silver = _within_reach(silver, newest, [feature for feature in settings.features if feature.is_of_labels])
     # A withdrawn verdict counts as not fraud.
     verdict = F.coalesce("verdict", F.lit(False)).alias("_verdict")
-    given = verdict, F.unix_micros("decided_at").alias("_decided_at")
+    columns = verdict, F.unix_micros("decided_at").alias("_decided_at")
     # A join on the date reads only the partitions of these dates.
     by_date = [name for name in ("date",) if name in verdicts.columns]
-    times = verdicts.select("transaction_id", *by_date, *given)
+    times = verdicts.select("transaction_id", *by_date, *columns)
     of_days = silver if days is None else silver.where(F.col("date").isin([*days]))
     rows = of_days.join(times, on=["transaction_id", *by_date], how="inner")
     disputed = rows.where("label AND NOT _verdict")

@@ -122,14 +122,14 @@ def estimated(rows: LabelledScores) -> dict[str, Estimate]:
         ("recall", rows.fraud, rows.predicted),
     ):
         drawn: list[Floats] = []
-        known: list[float] = []
+        counts: list[float] = []
         for part in (chosen & is_hit, chosen & ~is_hit):
             sums = np.bincount(of.ravel(), weights * part).astype(float)
             drawn.append(sums[sums > 0])
-            known.append(float((part & ~is_drawn).sum()))
-        hits, others = (number + float(sums.sum()) for number, sums in zip(known, drawn, strict=True))
+            counts.append(float((part & ~is_drawn).sum()))
+        hits, others = (number + float(sums.sum()) for number, sums in zip(counts, drawn, strict=True))
         if hits + others:
-            low, high = intervals.estimate_share(drawn[0], drawn[1], known[0], known[1], largest)
+            low, high = intervals.estimate_share(drawn[0], drawn[1], counts[0], counts[1], largest)
             estimates[name] = Estimate(hits / (hits + others), low, high)
     return estimates
 

@@ -50,16 +50,16 @@ def prediction_quality(
     Returns:
         The columns of ``gold_prediction_quality``: :func:`metrics.measure_all` for the predictions with a known label.
     """
-    known, *others = (
+    labelled, *others = (
         with_labels(predictions, verdicts, judge, genuine_until)
         .withColumn("judged_by", F.lit(judge))
         .select(*KEYS, *_COMPARED)
         for judge in (JUDGES if genuine_until is None else (CHARGEBACKS,))
     )
     for other in others:
-        known = known.unionByName(other)
+        labelled = labelled.unionByName(other)
     columns = tables.GOLD_PREDICTION_QUALITY.columns
-    return known.groupBy(*KEYS).applyInArrow(lambda rows: _figures(rows, budget), columns)
+    return labelled.groupBy(*KEYS).applyInArrow(lambda rows: _figures(rows, budget), columns)
 
 
 def measure_group(
@@ -82,9 +82,9 @@ def measure_group(
         labels = {CHARGEBACKS: pc.coalesce(decided, by_age)}
     for judge, label in labels.items():
         labelled = predictions.drop_columns("label").append_column("label", label)
-        known = labelled.append_column("judged_by", pa.repeat(judge, len(labelled))).filter(label.is_valid())
-        if len(known):
-            figures.append(_figures(known, budget))
+        judged = labelled.append_column("judged_by", pa.repeat(judge, len(labelled))).filter(label.is_valid())
+        if len(judged):
+            figures.append(_figures(judged, budget))
     return pa.concat_tables(figures)
 
 

@@ -150,13 +150,13 @@ def suggest(lake: Lake, accounts: int, progress: Progress = lambda *_: None) -> 
     """
     settings = lake.settings
     silver = history.read_newest(lake.store, _columns(settings), _MOST_ROWS)
-    known = rule_table.read(lake)
-    days = AccountDays(silver, *_labels(lake, silver), _alerts(lake, [version.rule.name for version in known.live]))
+    rule_set = rule_table.read(lake)
+    days = AccountDays(silver, *_labels(lake, silver), _alerts(lake, [version.rule.name for version in rule_set.live]))
     large = history.amount_above(silver, _LARGE)
     rules = rule_candidates.candidates(settings, _values(silver, settings, days), large)
     tried = [*rule_choice.try_all(rules, silver, days, settings, progress)]
     chosen = rule_choice.without_needless(rule_choice.choose(tried, days, accounts * days.learned_days), days)
-    additions = _named([*_measured(chosen, days)], {version.rule.name for version in known.versions})
+    additions = _named([*_measured(chosen, days)], {version.rule.name for version in rule_set.versions})
     is_fraud = days.is_tested & days.is_fraud
     return RuleSuggestion(
         tuple(additions),

@@ -227,7 +227,7 @@ def simplest(areas: list[float], frauds: int) -> int:
 def scored(classifier: Classifier, rows: Rows, settings: Settings) -> LabelledScores:
     """Score rows. A threshold that is a budget becomes a probability on the same rows."""
     probability = classifier.probabilities(rows.matrix(classifier.features, classifier.encodings))
-    known = budget.curve(rows, probability) if isinstance(settings.threshold, str) else []
-    predicted = probability >= budget.threshold(settings.threshold, known)
+    curve = budget.curve(rows, probability) if isinstance(settings.threshold, str) else []
+    predicted = probability >= budget.threshold(settings.threshold, curve)
     days = rows.time // _DAY
     return LabelledScores(rows.fraud == 1, predicted, probability, rows.amount, rows.account, days, rows.weights)

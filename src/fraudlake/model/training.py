@@ -122,12 +122,12 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
         }
         champion = registry.champion()
         # Without a champion the last training was cut, or its version waits for a second person.
-        for known in registry.versions()[:1] if champion or gate.keys(lake.store) > 1 else ():
-            if known.trained_on == trained_on:
-                scores = CHAMPION in known.aliases
+        for latest in registry.versions()[:1] if champion or gate.keys(lake.store) > 1 else ():
+            if latest.trained_on == trained_on:
+                scores = CHAMPION in latest.aliases
                 goes_on = f"version {champion.number} goes on scoring" if champion else "no version is approved yet"
                 goes_on = "" if scores else goes_on
-                return Outcome(known, False, scores, _joined(goes_on, *_weaknesses(known, champion)))
+                return Outcome(latest, False, scores, _joined(goes_on, *_weaknesses(latest, champion)))
 
         with ThreadPoolExecutor(1) as pool:
             # The import takes seconds, and runs while Spark computes the features.
@@ -213,8 +213,8 @@ def _late_frauds(past: History, genuine_after: timedelta) -> list[str]:
     share = past.late_frauds(genuine_after)
     if share <= _LATE_FRAUDS:
         return []
-    known = f"were known later than genuine_after ({durations.text(genuine_after)})"
-    return [f"{share * 100:.1f} % of the frauds {known}: make it longer"]
+    text = f"were known later than genuine_after ({durations.text(genuine_after)})"
+    return [f"{share * 100:.1f} % of the frauds {text}: make it longer"]
 
 
 def unless_changed(lake: Lake) -> Outcome | None:
@@ -419,10 +419,10 @@ def history_of(lake: Lake, stand_for: Mapping[str, float] | None = None) -> Hist
 
 def known_verdicts(lake: Lake) -> pa.Table:
     """Return ``transaction_id, verdict, decided_at`` of the verdicts that are known by now."""
-    given = lake.store.query(
+    rows = lake.store.query(
         f"SELECT {', '.join(verdicts.CHOSEN_BY)} FROM {tables.SILVER_VERDICTS.name}", tables.SILVER_VERDICTS
     )
-    return given.filter(pc.field("decided_at") <= datetime.now(UTC))
+    return rows.filter(pc.field("decided_at") <= datetime.now(UTC))
 
 
 def _profile(past: History, fitted: search.Fitted, scored: Rows, cut: search.Split) -> drift.Profile:

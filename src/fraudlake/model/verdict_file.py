@@ -49,13 +49,13 @@ _ONE_NAME = f"{', '.join(IDS)} or {REFERENCE}, or {', '.join(PAYMENT[:-1])} and 
 
 @dataclass(frozen=True)
 class VerdictFile:
-    """``given``: the rows of the file as texts, and ``rows``: :data:`NAMES`, null if blank, in the same order.
+    """``texts``: the rows of the file as texts, and ``rows``: :data:`NAMES`, null if blank, in the same order.
 
     ``verdict`` is a boolean, ``decided_at`` and ``timestamp`` are timestamps (UTC), ``amount`` is a double, and all
     others are texts. The columns :data:`PAYMENT` are null in rows that have an id or a reference.
     """
 
-    given: pa.Table
+    texts: pa.Table
     rows: pa.Table
 
 
@@ -103,8 +103,8 @@ def read(file: Path, of: Format, largest_value: int = LARGEST_VALUE) -> VerdictF
         raise UsageError(f"{file}: {error}") from None
     except pa.ArrowException as error:
         raise UsageError(f"{file}: cannot be read: {str(error).splitlines()[0]}") from None
-    given = raw.table.drop_columns([PROBLEM]) if PROBLEM in raw.table.column_names else raw.table
-    return VerdictFile(given, rows)
+    texts = raw.table.drop_columns([PROBLEM]) if PROBLEM in raw.table.column_names else raw.table
+    return VerdictFile(texts, rows)
 
 
 def version(file: Path) -> str:
@@ -246,9 +246,9 @@ def _payment(raw: _Raw, of: Format, lacks_id: pa.Array) -> dict[str, pa.Array]:
         "amount": _amounts(raw, used["amount"]),
         "timestamp": _times(raw, "timestamp", used["timestamp"], pattern, "--timestamp-pattern"),
     }
-    given = np.array([part.is_valid().to_numpy(zero_copy_only=False) for part in columns.values()])
-    for at in np.flatnonzero(given.any(axis=0) & ~given.all(axis=0))[:1]:
-        raise UsageError(f"{raw.row(at)}: has no {PAYMENT[given[:, at].argmin()]}")
+    is_present = np.array([part.is_valid().to_numpy(zero_copy_only=False) for part in columns.values()])
+    for at in np.flatnonzero(is_present.any(axis=0) & ~is_present.all(axis=0))[:1]:
+        raise UsageError(f"{raw.row(at)}: has no {PAYMENT[is_present[:, at].argmin()]}")
     return columns
 
 
@@ -258,10 +258,10 @@ def _ids(raw: _Raw, name: str, column: pa.ChunkedArray) -> pa.Array:
         # Whole numbers up to this one are exact, in single and half precision, too.
         most_exact = 2 ** (np.finfo(column.type.to_pandas_dtype()).nmant + 1)
         column = column.cast(pa.float64())
-        given = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column).combine_chunks()
-        is_exact = pc.and_(pc.equal(pc.floor(given), given), pc.less(pc.abs(given), most_exact))
-        _require_exact(raw, name, given, is_exact)
-        return given.cast(pa.int64()).cast(pa.string())
+        doubles = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column).combine_chunks()
+        is_exact = pc.and_(pc.equal(pc.floor(doubles), doubles), pc.less(pc.abs(doubles), most_exact))
+        _require_exact(raw, name, doubles, is_exact)
+        return doubles.cast(pa.int64()).cast(pa.string())
     texts = _text(column)
     _require_exact(raw, name, texts, pc.invert(pc.match_substring_regex(texts, _ROUNDED)))
     if texts.null_count == len(texts) or not pc.all(pc.match_substring_regex(texts, _WHOLE)).as_py():
@@ -299,7 +299,7 @@ def _verdicts(raw: _Raw, of: Format) -> pa.Array:
         return pa.array(np.full(len(raw.table), of.verdict == "fraud"))
     texts = _text(raw.column("verdict", of))
     words = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
-    is_fraud, is_genuine = (pc.is_in(words, pa.array(known)) for known in (_FRAUD, _GENUINE))
+    is_fraud, is_genuine = (pc.is_in(words, pa.array(meaning)) for meaning in (_FRAUD, _GENUINE))
     unclear = pc.index(pc.or_(is_fraud, is_genuine), False).as_py()
     if unclear >= 0:
         raise UsageError(f"{raw.row(unclear)}: verdict '{texts[unclear].as_py() or ''}' must be true or false")
@@ -316,14 +316,14 @@ def _times(
     if pa.types.is_date(column.type):
         return column.cast(pa.timestamp("us")).cast(kind).combine_chunks()
     texts = _text(column)
-    known = texts.unique().drop_null().to_pylist()
-    parsed = {text: _time(text, pattern) for text in known}
+    distinct = texts.unique().drop_null().to_pylist()
+    parsed = {text: _time(text, pattern) for text in distinct}
     if wrong := next((text for text, time in parsed.items() if time is None), None):
         wanted = pattern or f"YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; {flag} names another"
         row = raw.row(pc.index(texts, wrong).as_py())
         raise UsageError(f"{row}: {name} '{wrong}' does not match the date pattern {wanted}")
-    times = pa.array([parsed[text] for text in known], kind)
-    return times.take(pc.index_in(texts, pa.array(known, pa.string())))
+    times = pa.array([parsed[text] for text in distinct], kind)
+    return times.take(pc.index_in(texts, pa.array(distinct, pa.string())))
 
 
 def _time(text: str, pattern: str | None) -> datetime | None:

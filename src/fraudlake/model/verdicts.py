@@ -66,8 +66,8 @@ def load(lake: Lake, file: Path, of: Format | None = None) -> Loaded:
     """
     of = of or Format()
     require_column(lake, of.reference)
-    given = verdict_file.read(file, of, size_in_bytes(lake.settings.max_value_size))
-    rows = given.rows
+    content = verdict_file.read(file, of, size_in_bytes(lake.settings.max_value_size))
+    rows = content.rows
     if of.reference is None and (at := pc.index(_is_by_reference(rows), True).as_py()) >= 0:
         name = rows[REFERENCE][at].as_py()
         raise UsageError(f"{file}: has the reference {name}: name the declared column that has it with --reference")
@@ -75,7 +75,7 @@ def load(lake: Lake, file: Path, of: Format | None = None) -> Loaded:
     alike = np.zeros(len(rows), np.int64)
     alike[matched["nth"].to_numpy()] = matched["alike"].to_numpy()
     left_out = np.flatnonzero(alike != 1)
-    _write_left_out(file, given, left_out, alike > 1, of.encoding)
+    _write_left_out(file, content, left_out, alike > 1, of.encoding)
     matched = matched.filter(pc.equal(matched["alike"], 1)).sort_by("nth")
     decided = rows.select(_DECIDED).take(matched["nth"])
     is_of_future = pc.greater(decided["decided_at"], pa.scalar(datetime.now(UTC), decided["decided_at"].type))
@@ -109,7 +109,7 @@ def _is_by_reference(rows: pa.Table) -> pa.ChunkedArray:
 
 def _write_left_out(
     file: Path,
-    given: verdict_file.VerdictFile,
+    content: verdict_file.VerdictFile,
     left_out: NDArray[np.int64],
     is_ambiguous: NDArray[np.bool_],
     encoding: str | None,
@@ -120,9 +120,9 @@ def _write_left_out(
         if not len(left_out):
             place.unlink(missing_ok=True)
             return
-        by_reference = _is_by_reference(given.rows).to_pylist()
+        by_reference = _is_by_reference(content.rows).to_pylist()
         problems = [_AMBIGUOUS[by_reference[at]] if is_ambiguous[at] else _UNKNOWN for at in left_out]
-        rows = given.given.take(pa.array(left_out)).append_column(PROBLEM, pa.array(problems, pa.string()))
+        rows = content.texts.take(pa.array(left_out)).append_column(PROBLEM, pa.array(problems, pa.string()))
         texts = pa.table([column.cast(pa.string()) for column in rows.columns], rows.column_names)
         written = pa.BufferOutputStream()
         pa.csv.write_csv(texts, written)
@@ -146,7 +146,7 @@ def _insert(lake: Lake, new: pa.Table) -> int:
     return len(lacking)
 
 
-def _lacking(new: pa.Table, known: pa.Table) -> pa.Table:
+def _lacking(new: pa.Table, existing: pa.Table) -> pa.Table:
     """Return the verdicts that are not known, and date those of one instant a microsecond apart, in the order of rows.
 
     Among verdicts of one instant, fraud would win (:func:`fraudlake.silver.verdicts.latest`), whatever their order. So
@@ -154,16 +154,16 @@ def _lacking(new: pa.Table, known: pa.Table) -> pa.Table:
 
     Args:
         new: ``transaction_id``, ``decided_at``, ``verdict``, ``analyst`` and other columns.
-        known: the same four of all verdicts on these transactions.
+        existing: the same four of all verdicts on these transactions.
     """
     keys = _in_microseconds(new)
-    known = _in_microseconds(known)
+    existing = _in_microseconds(existing)
     instants = keys.group_by(_INSTANT).aggregate([([], "count_all")])
     repeated = instants.filter(pc.greater(instants["count_all"], 1)).select(_INSTANT)
-    shared = pa.concat_tables([repeated, known.select(_INSTANT)]).group_by(_INSTANT).aggregate([])
+    shared = pa.concat_tables([repeated, existing.select(_INSTANT)]).group_by(_INSTANT).aggregate([])
     numbered = keys.append_column("nth", pa.array(np.arange(len(keys))))
     tied = numbered.join(shared, list(_INSTANT), join_type="left semi").sort_by("nth")
-    of_tied = known.join(tied.select(["transaction_id"]), "transaction_id", join_type="left semi")
+    of_tied = existing.join(tied.select(["transaction_id"]), "transaction_id", join_type="left semi")
     times = keys["decided_at"].to_numpy().copy()
     is_new = np.ones(len(new), bool)
     times[tied["nth"]], is_new[tied["nth"]] = _untied(tied, of_tied)
@@ -172,14 +172,14 @@ def _lacking(new: pa.Table, known: pa.Table) -> pa.Table:
     return new.set_column(at, new.schema.field(at), dated).filter(pa.array(is_new))
 
 
-def _untied(tied: pa.Table, known: pa.Table) -> tuple[list[int], list[bool]]:
+def _untied(tied: pa.Table, existing: pa.Table) -> tuple[list[int], list[bool]]:
     """Return the time (microseconds) of each verdict, and whether it is new.
 
     Verdicts that follow each other by a microsecond belong to one instant. A row of a file is known if it equals one of
     them, and that one is not before the match of an earlier row.
     """
     there: defaultdict[tuple[str, int], set[tuple[bool, str | None]]] = defaultdict(set)
-    for transaction, decided_at, *verdict in _tuples(known):
+    for transaction, decided_at, *verdict in _tuples(existing):
         there[transaction, decided_at].add(tuple(verdict))
     last: dict[tuple[str, int], int] = {}
     times = []
