@@ -78,17 +78,17 @@ def require(store: Store, proposal: Proposal, person: str | None, reason: str | 
     )
 
 
-def person_of(store: Store, given: str | None) -> str:
+def person_of(store: Store, name: str | None) -> str:
     """Return the name under which somebody acts; with two keys it is that of the signed-in user.
 
     Raises:
         UsageError: two keys are needed, and another name is given.
     """
     if keys(store) < 2:
-        return given or host.user_name()
+        return name or host.user_name()
     signed_in = store.user_name()
-    if given is not None and not requests.is_same_person(given, signed_in):
-        raise UsageError(f"{given} is not signed in, {signed_in} is: with two keys, nobody acts under another name")
+    if name is not None and not requests.is_same_person(name, signed_in):
+        raise UsageError(f"{name} is not signed in, {signed_in} is: with two keys, nobody acts under another name")
     return signed_in
 
 

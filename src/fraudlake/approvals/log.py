@@ -64,10 +64,10 @@ def find(store: Store, number: int) -> Request:
     return _one(read(store), number)
 
 
-def _one(known: Mapping[int, Request], number: int) -> Request:
-    if number not in known:
+def _one(by_number: Mapping[int, Request], number: int) -> Request:
+    if number not in by_number:
         raise UsageError(f"there is no request {number}: 'fraudlake approvals list --all' lists them")
-    return known[number]
+    return by_number[number]
 
 
 def ask(store: Store, proposal: Proposal, person: str, reason: str | None, now: datetime | None = None) -> Request:
@@ -79,8 +79,8 @@ def ask(store: Store, proposal: Proposal, person: str, reason: str | None, now: 
     before = _text(proposal.before)
     arguments = _text(proposal.arguments)
 
-    def make(known: Mapping[int, Request], event_id: str, number: int) -> Event | Request:
-        for one in known.values():
+    def make(by_number: Mapping[int, Request], event_id: str, number: int) -> Event | Request:
+        for one in by_number.values():
             same = (one.event.action, one.event.before, one.event.arguments) == (proposal.action, before, arguments)
             if same and one.status == "waiting":
                 return one
@@ -106,8 +106,8 @@ def decide(
         UsageError: there is no such request, the event may not follow on it, or no reason is given.
     """
 
-    def make(known: Mapping[int, Request], event_id: str, next_number: int) -> Event:
-        refused = requests.refusal(_one(known, number), kind, person)
+    def make(by_number: Mapping[int, Request], event_id: str, next_number: int) -> Event:
+        refused = requests.refusal(_one(by_number, number), kind, person)
         if refused:
             raise UsageError(refused)
         if kind != "carried out":
@@ -139,13 +139,13 @@ def _written(store: Store, make: Callable[[Mapping[int, Request], str, int], Eve
 
     def propose() -> tuple[Request, pa.Table | None]:
         events = read_events(store)
-        known, _ = requests.replay(events)
+        by_number, _ = requests.replay(events)
         written = next((event for event in events if event.event_id == event_id), None)
         if written is not None:
-            return known[written.request], None
+            return by_number[written.request], None
         last = events[-1] if events else None
         number = last.number + 1 if last else 1
-        made = make(known, event_id, number)
+        made = make(by_number, event_id, number)
         if isinstance(made, Request):
             return made, None
         event = replace(made, number=number)
@@ -167,10 +167,10 @@ def verify(events: Sequence[Event], known: tuple[int, str] | None, may_be_erased
 
 
 def _verified(
-    events: Sequence[Event], known: tuple[int, str] | None, may_be_erased: bool
+    events: Sequence[Event], noted: tuple[int, str] | None, may_be_erased: bool
 ) -> tuple[chain.Verified, dict[int, Request]]:
     """Return what :func:`verify` does, and the requests by number."""
-    verified = chain.verify(events, known, may_be_erased)
+    verified = chain.verify(events, noted, may_be_erased)
     by_number, breaches = requests.replay(events)
     return replace(verified, faults=[*verified.faults, *breaches]), by_number
 
@@ -182,10 +182,10 @@ def find_intact(store: Store, number: int) -> Request:
         UsageError: there is none with this number.
         FraudlakeError: the chain is broken.
     """
-    verified, known = _verified(read_events(store), None, store.has_rows(GOLD_FORGOTTEN))
+    verified, by_number = _verified(read_events(store), None, store.has_rows(GOLD_FORGOTTEN))
     if verified.faults:
         raise FraudlakeError(
             f"{SILVER_APPROVAL_EVENTS.name}: {verified.faults[0]}: nothing is carried out until "
             "'fraudlake audit verify' finds no fault"
         )
-    return _one(known, number)
+    return _one(by_number, number)

@@ -199,7 +199,7 @@ def _rows(side: str, name: str, alerts: pa.Table, keys: pa.ChunkedArray) -> pa.T
     chosen = chosen.append_column("alert_id", pa.array((evidence.alert_id(name, *pair) for pair in pairs), pa.string()))
     chosen = chosen.append_column("change", pa.repeat(side, len(chosen)))
     decided = chosen["verdicts"].to_pylist() if "verdicts" in chosen.column_names else [[]] * len(chosen)
-    is_fraud = [any(known) if (known := [one for one in of if one is not None]) else None for of in decided]
+    is_fraud = [any(labels) if (labels := [one for one in of if one is not None]) else None for of in decided]
     chosen = chosen.append_column("timestamp", chosen["time"]).append_column("is_fraud", pa.array(is_fraud, pa.bool_()))
     return chosen.select(ROWS.names).cast(ROWS)
 

@@ -135,10 +135,10 @@ def as_evidence(alerts: DataFrame, silver: DataFrame, decided: DataFrame) -> Dat
     """
     summed = F.expr(summed_amount(silver.columns))
     parts = alerts.select("alert_id", F.posexplode("evidence").alias("number", "part"))
-    known = silver.select("transaction_id", "label", summed.alias("summed_amount")).join(
+    labels = silver.select("transaction_id", "label", summed.alias("summed_amount")).join(
         decided, on="transaction_id", how="left"
     )
-    labelled = parts.select("alert_id", "number", "part.*").join(known, on="transaction_id", how="left")
+    labelled = parts.select("alert_id", "number", "part.*").join(labels, on="transaction_id", how="left")
     names = ("number", "variable", "transaction_id", "timestamp", "amount", "label", "verdict", "summed_amount")
     rows = F.collect_list(F.struct(*names))
     collected = labelled.groupBy("alert_id").agg(F.array_sort(rows).alias("parts"))

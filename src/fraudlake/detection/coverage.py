@@ -64,18 +64,18 @@ def _span(lake: Lake, checkpoint: Checkpoint, first: int, end: int | None, by_ti
     before = _read_before(lake, checkpoint, first)
     after = _read_before(lake, checkpoint, checkpoint.next_batch if end is None else end)
     time = F.unix_micros("timestamp")
-    known = None if by_time else after.get("silver_version")
-    if known is not None:
-        rows = lake.read_version(table, known)
+    silver_version = None if by_time else after.get("silver_version")
+    if silver_version is not None:
+        rows = lake.read_version(table, silver_version)
     elif after.get("newest") is not None:
         rows = rows.where(time <= F.lit(after["newest"]))
     if after.get("watermark") is not None:  # later ones were waiting
         rows = rows.where(time < F.lit(after["watermark"]))
     # In event-time order, the rows that were waiting when the rule began are evaluated under it.
     waiting = F.lit(False) if before.get("watermark") is None else time >= F.lit(before["watermark"])
-    known = None if by_time else before.get("silver_version")
-    if known is not None:
-        earlier = lake.read_version(table, known).where(~waiting).select("transaction_id")
+    silver_version = None if by_time else before.get("silver_version")
+    if silver_version is not None:
+        earlier = lake.read_version(table, silver_version).where(~waiting).select("transaction_id")
         return rows.join(earlier, on="transaction_id", how="left_anti").select(*rows.columns)
     return rows if before.get("newest") is None else rows.where((time > F.lit(before["newest"])) | waiting)
 

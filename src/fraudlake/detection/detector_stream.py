@@ -47,8 +47,8 @@ def detector_output(
     Returns:
         A stream of alerts and of rows that came too late: :func:`alerts.alerts` and :func:`output.late` select from it.
     """
-    known = RuleSet.of(settings.rules).of_source("transactions")
-    evaluator = evaluator or Evaluator.of(settings, known.versions)
+    rules = RuleSet.of(settings.rules).of_source("transactions")
+    evaluator = evaluator or Evaluator.of(settings, rules.versions)
     in_event_time = settings.ordering == "event_time"
     if in_event_time:
         bound = bound_milliseconds(settings)

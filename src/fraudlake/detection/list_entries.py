@@ -76,7 +76,7 @@ class Entry:
     def added(self) -> dict[str, Any]:
         """The row of ``silver_list_entries`` that adds it."""
         row = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {"event": "added"} | {name: given for name, given in row.items() if not name.startswith("ended_")}
+        return {"event": "added"} | {name: content for name, content in row.items() if not name.startswith("ended_")}
 
     def ended(self, ends_at: datetime, reason: str, author: str, at: datetime) -> dict[str, Any]:
         """Return the row of ``silver_list_entries`` that ends it early."""
@@ -136,13 +136,13 @@ def require_same_keys(store: Store, rules: Iterable[Rule]) -> None:
         return
     table = tables.SILVER_LIST_ENTRIES
     of_lists = f"{IN_EFFECT} AND {one_of('list', sorted({name for name, _ in named}))}"
-    known: dict[str, set[str]] = defaultdict(set)
+    entities: dict[str, set[str]] = defaultdict(set)
     for row in store.query(f"SELECT DISTINCT list, entity FROM {table.name} WHERE {of_lists}", table).to_pylist():
-        known[row["list"]].add(row["entity"])
+        entities[row["list"]].add(row["entity"])
     for (name, of), rule in named.items():
-        if name in known and of not in known[name]:
+        if name in entities and of not in entities[name]:
             raise UsageError(
-                f"{rule}: the list {name} is of {' and of '.join(sorted(known[name]))}, and not of {of}: "
+                f"{rule}: the list {name} is of {' and of '.join(sorted(entities[name]))}, and not of {of}: "
                 "correct the rule, or name another list"
             )
 
@@ -160,16 +160,18 @@ def with_entries(alerts: pa.Table, store: Store, rule: Rule) -> pa.Table:
     for one in lists_of(rule, store.settings):
         keys[one.name, None] = [(one.of, key) for key in _keys(alerts, one)]
     wanted = {key for of_list in keys.values() for _, key in of_list if key is not None}
-    known: dict[tuple[Any, ...], list[Entry]] = defaultdict(list)
+    entries_by_key: dict[tuple[Any, ...], list[Entry]] = defaultdict(list)
     for entry in sorted(_read_keys(store, rule, wanted), key=lambda entry: (entry.starts_at, entry.entry_id)):
-        known[entry.list, entry.rule, entry.entity, entry.entity_key].append(entry)
+        entries_by_key[entry.list, entry.rule, entry.entity, entry.entity_key].append(entry)
     times = alerts["time"].to_pylist()
     # The entry that each alert has in each list.
     allowed: list[list[_Applying]] = []
     watched: list[list[_Applying]] = []
     for name, of_list in keys.items():
         side = watched if name[0] in rule.watched else allowed
-        side.append([_applying(known.get((*name, *key), ()), time) for key, time in zip(of_list, times, strict=True)])
+        side.append(
+            [_applying(entries_by_key.get((*name, *key), ()), time) for key, time in zip(of_list, times, strict=True)]
+        )
     first = [min(filter(None, of_alert), default=(None, None))[1] for of_alert in zip(*allowed, strict=True)]
     with_entry = alerts.append_column("entry_id", pa.array(first, pa.string()))
     if not rule.watched:
@@ -196,8 +198,8 @@ def _keys(alerts: pa.Table, of_list: RuleList) -> list[str | None]:
 def _key_in(columns: str | None, entity_key: str, column: str) -> str | None:
     """Return a column of an alert's last transaction; the columns of the rule's own key are no evidence."""
     last = json.loads(columns)[-1] if columns else {}
-    given = last[column] if column in last else json.loads(entity_key).get(column)
-    return None if given is None else key_text({column: given})
+    content = last[column] if column in last else json.loads(entity_key).get(column)
+    return None if content is None else key_text({column: content})
 
 
 def _read_keys(store: Store, rule: Rule, keys: Collection[str]) -> list[Entry]:
@@ -234,23 +236,23 @@ def entities_of(rules: RuleSet, name: str, settings: Settings) -> dict[str, Enti
     return by_name
 
 
-def key_of(by: Entity, given: str, columns: Mapping[str, Column]) -> tuple[str, str | None]:
+def key_of(by: Entity, key: str, columns: Mapping[str, Column]) -> tuple[str, str | None]:
     """Return a key in the form that alerts use, and the account in it, if any.
 
     Args:
         by: the entity.
-        given: the key; of several columns a JSON object.
+        key: the key; of several columns a JSON object.
         columns: the columns of silver by name.
 
     Raises:
         UsageError: it is not a key of the entity.
     """
-    if not given.strip():
+    if not key.strip():
         raise UsageError(f"name the key of the {by.name}: nothing was written")
-    values: Any = {by.columns[0]: given}
+    values: Any = {by.columns[0]: key}
     if len(by.columns) > 1:
         try:
-            values = json.loads(given)
+            values = json.loads(key)
         except ValueError:
             values = None
         if not isinstance(values, dict) or values.keys() != set(by.columns):
@@ -260,13 +262,13 @@ def key_of(by: Entity, given: str, columns: Mapping[str, Column]) -> tuple[str, 
     return key_text(typed), typed.get("account_id")
 
 
-def key_value(column: Column, given: Any) -> Any:
+def key_value(column: Column, content: Any) -> Any:
     """Return a value of a key in the type of its column, as silver has it: the text ``007`` is the whole number 7.
 
     Raises:
         UsageError: the column cannot have this value.
     """
-    text = given if isinstance(given, str) else json_text.dumps(given, ensure_ascii=False)
+    text = content if isinstance(content, str) else json_text.dumps(content, ensure_ascii=False)
     plain = text.strip()
     match column.type.name:
         case "BIGINT":
@@ -278,11 +280,11 @@ def key_value(column: Column, given: Any) -> Any:
                 return plain.lower() == "true"
             kind = "true or false"
         case "STRING":
-            if given is not None and not isinstance(given, dict | list):
+            if content is not None and not isinstance(content, dict | list):
                 return text
             kind = "a text"
         case _:
-            return given
+            return content
     raise UsageError(f"{column.name} is {kind}, and not {text}: nothing was written")
 
 

@@ -100,15 +100,15 @@ class LiveRules:
         needed = []
         for version, compiled in zip(self.versions, self._compiled, strict=True):
             definition = version.rule.model_dump_json()
-            known = before.get(definition)
+            entry = before.get(definition)
             part = new.select([*dict.fromkeys((*evidence.NEEDS, *compiled.columns))])
             old_rows = 0
             rule_state = ()
-            if known is not None:
-                earlier = pa.ipc.open_stream(known["rows"]).read_all()
+            if entry is not None:
+                earlier = pa.ipc.open_stream(entry["rows"]).read_all()
                 part = pa.concat_tables([earlier, part])
                 old_rows = len(earlier)
-                rule_state = json.loads(known["open_matches"])
+                rule_state = json.loads(entry["open_matches"])
             evaluation = compiled.evaluate(part, old_rows, rule_state, now)
             if evaluation.alerts:
                 raised.append(

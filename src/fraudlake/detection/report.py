@@ -183,8 +183,8 @@ def report(rule: Rule, tallies: Iterable[Mapping[str, Any]], history: Range, fra
     keys = sum(part["keys"] for part in parts)
     entity = parts[0]["entity"] if parts else ACCOUNT
     label, verdict = (
-        Agreement(known, right, fraud, detected)
-        for fraud, (known, right, detected) in (
+        Agreement(with_truth, right, fraud, detected)
+        for fraud, (with_truth, right, detected) in (
             (fraud, [sum(part["truths"][name][place] for part in parts) for place in range(3)])
             for name, fraud in zip(TRUTHS, (history.fraud, fraud_by_verdict), strict=True)
         )

@@ -78,10 +78,10 @@ def states(
     return packed.groupBy("bucket").applyInPandas(evaluate, buckets.SUPPLEMENTS)
 
 
-def change(settings: Settings, added: Sequence[RuleVersion], known: Collection[int]) -> buckets.Change:
+def change(settings: Settings, added: Sequence[RuleVersion], old_entities: Collection[int]) -> buckets.Change:
     """Return a change that adds the state of new rules, from :func:`states`, to the state of a bucket.
 
-    ``known`` are the numbers of the entities that had rules before; buckets of other entities have no waiting rows.
+    ``old_entities`` are the numbers of the entities that had rules before: other buckets have no waiting rows.
     """
     new = Evaluator.of(settings, added)
     bound = detector_stream.bound_milliseconds(settings) * 1000
@@ -92,7 +92,7 @@ def change(settings: Settings, added: Sequence[RuleVersion], known: Collection[i
         open_flags, rules, recent = (pa.ipc.open_stream(supplements[name][0]).read_all() for name in _NAMES)
         begun = {OPEN_FLAGS: open_flags, "rules": rules}
         if buckets.WAITING in state:
-            is_known = buckets.entity_of(bucket, settings.buckets) in known
+            is_known = buckets.entity_of(bucket, settings.buckets) in old_entities
             waiting, others = _divided(state[buckets.WAITING], recent) if is_known else _begun(recent, bound)
             _, begun = new.evaluate(bucket, begun, others, _ready_before(waiting, others, bound))
             state = {**state, buckets.WAITING: waiting}
@@ -118,9 +118,9 @@ def _divided(waiting: pa.Table, recent: pa.Table) -> tuple[pa.Table, pa.Table]:
         return [*zip(rows["source"].cast(pa.string()).to_pylist(), rows["position"].to_pylist(), strict=True)]
 
     wait = set(places(waiting))
-    known = places(recent)
-    is_waiting = pa.array([place in wait for place in known], pa.bool_())
-    again = set(known)
+    recent_places = places(recent)
+    is_waiting = pa.array([place in wait for place in recent_places], pa.bool_())
+    again = set(recent_places)
     missing = pa.array([place not in again for place in places(waiting)], pa.bool_())
     whole = pa.concat_tables([waiting.filter(missing), recent.filter(is_waiting)], promote_options="default")
     return whole, recent.filter(pc.invert(is_waiting))

@@ -133,11 +133,11 @@ class Watcher:
 
     def _history(self, table: Table) -> list[Commit]:
         version = self._lake.store.version(table)
-        known = self._histories.get(table.name, (-1, []))
-        if known[0] != version:
-            new = self._lake.store.history(table, None if known[0] < 0 else version - known[0])
-            known = self._histories[table.name] = (version, new + known[1])
-        return known[1]
+        history = self._histories.get(table.name, (-1, []))
+        if history[0] != version:
+            new = self._lake.store.history(table, None if history[0] < 0 else version - history[0])
+            history = self._histories[table.name] = (version, new + history[1])
+        return history[1]
 
     def _latest_alerts(self) -> list[dict[str, Any]]:
         version = self._lake.store.version(tables.SILVER_ALERTS)

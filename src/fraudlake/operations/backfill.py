@@ -36,12 +36,12 @@ def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> 
     registry = Registry.of(lake)
     model = registry.load(number or registry.required_champion().number)
     with lake.exclusive("backfill"):
-        known = lake.read(tables.SILVER_TRANSACTIONS).where(F.col("date") <= literals.day(last))
+        transactions = lake.read(tables.SILVER_TRANSACTIONS).where(F.col("date") <= literals.day(last))
         in_range = F.col("date") >= literals.day(first)
-        dates = [row["date"] for row in known.where(in_range).select("date").distinct().collect()]
+        dates = [row["date"] for row in transactions.where(in_range).select("date").distinct().collect()]
         if dates:
-            verdicts = lake_features.verdicts_of(known, lake.read(tables.SILVER_VERDICTS), lake.settings)
-            payloads = lake_features.compute_history(known, lake.settings, decided_rows=verdicts)
+            verdicts = lake_features.verdicts_of(transactions, lake.read(tables.SILVER_VERDICTS), lake.settings)
+            payloads = lake_features.compute_history(transactions, lake.settings, decided_rows=verdicts)
             computed = lake_features.unpacked(payloads, lake.settings).where(in_range)
             score = predictions.scorer(
                 model, lake.settings.threshold, "backfill", datetime.now(UTC), lake.declared_features
@@ -54,4 +54,4 @@ def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> 
                 scored, ("transaction_id", *prediction_quality.DAYS), dates
             )
             measure(lake, {(day, model.number) for day in dates}, {model.number: model.profile})
-        return model.number, known.where(in_range).count()
+        return model.number, transactions.where(in_range).count()

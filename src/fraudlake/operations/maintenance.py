@@ -96,12 +96,12 @@ def optimize(
     return [table.name for future, table in running.items() if future.result()]
 
 
-def _optimize(lake: Lake, table: tables.Table, known: list[Commit] | None, stopping: threading.Event) -> bool:
+def _optimize(lake: Lake, table: tables.Table, commits: list[Commit] | None, stopping: threading.Event) -> bool:
     """Rewrite the files of a table that are due, in portions; return whether there were any."""
     is_whole = lake.writer(table).rewrites_partitions
     rewritten = False
     # In a workspace a history is a query.
-    if is_whole and known is not None and not _has_changed(known, table):
+    if is_whole and commits is not None and not _has_changed(commits, table):
         return False
 
     def rewrite() -> None:

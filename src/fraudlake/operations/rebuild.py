@@ -361,8 +361,8 @@ def _with_present_rows(table: Table, alerts: DataFrame, present: DataFrame) -> D
     """Return the alerts; those that the table has already retain their row, with its time of detection."""
     text = F.to_json(F.struct(*_compared(table, alerts))).alias("_compared")  # it can be joined on, with its nulls
     row = F.struct(*alerts.columns)
-    known = present.select(text, row.alias("_present"))
-    rows = alerts.select(text, row.alias("_new")).join(known, on="_compared", how="left")
+    old_rows = present.select(text, row.alias("_present"))
+    rows = alerts.select(text, row.alias("_new")).join(old_rows, on="_compared", how="left")
     return rows.select(F.coalesce("_present", "_new").alias("_row")).select("_row.*")
 
 

@@ -83,10 +83,10 @@ def require_known(settings: Settings) -> None:
     for name in settings.row_retention:
         if name not in _OLD:
             nearest = get_close_matches(name, _OLD, n=1, cutoff=0)
-            known = {table.name: "its rows are not of a day" for table in contents.TABLES}
-            known |= dict.fromkeys(_CHAINED, "who decided what stays, unless an account is forgotten")
-            known |= {view.name: "it is a view" for view in contents.VIEWS}
-            reason = known.get(name, "no such table")
+            reasons = {table.name: "its rows are not of a day" for table in contents.TABLES}
+            reasons |= dict.fromkeys(_CHAINED, "who decided what stays, unless an account is forgotten")
+            reasons |= {view.name: "it is a view" for view in contents.VIEWS}
+            reason = reasons.get(name, "no such table")
             raise UsageError(f"row_retention: {name}: {reason}; the nearest one that can have a limit is {nearest[0]}")
 
 

@@ -44,7 +44,7 @@ class Correction:
 
 def labels(events: Iterable[Event], transactions: Sequence[str]) -> dict[str, str | None]:
     """Return what events say of transactions: fraud, genuine, or None if no label counts."""
-    known: dict[str, str | None] = {}
+    verdicts: dict[str, str | None] = {}
     said: set[tuple[str, str]] = set()
     for event in events:
         if not event.is_label:
@@ -52,9 +52,9 @@ def labels(events: Iterable[Event], transactions: Sequence[str]) -> dict[str, st
         for name, word in _words(event).items():
             # Unsure of one item takes no label of another one back.
             if word is not None or (event.item_id, name) in said:
-                known[name] = word
+                verdicts[name] = word
                 said.add((event.item_id, name))
-    return {name: known.get(name) for name in transactions}
+    return {name: verdicts.get(name) for name in transactions}
 
 
 def _words(event: Event) -> dict[str, str | None]:
@@ -84,6 +84,6 @@ def _accounts(store: Store, transactions: Sequence[str]) -> list[str]:
     return [str(name) for name in store.query(of_ids, silver)["account_id"].to_pylist()]
 
 
-def event_of(arguments: dict[str, Any], **given: Any) -> Event:
+def event_of(arguments: dict[str, Any], **fields: Any) -> Event:
     """Return the event of a request, with the fields that it gets when it is written."""
-    return chain.from_json(Event, json.dumps(arguments), **given)
+    return chain.from_json(Event, json.dumps(arguments), **fields)

@@ -145,9 +145,9 @@ def _require_valid(event: Event) -> None:
     if not event.analyst.strip():
         raise UsageError("no analyst is named: give --analyst")
     for name, longest in LONGEST.items():
-        given = len(getattr(event, name) or "")
-        if given > longest:
-            raise UsageError(f"the {name} has {given:,} characters, and at most {longest:,} are allowed: shorten it")
+        length = len(getattr(event, name) or "")
+        if length > longest:
+            raise UsageError(f"the {name} has {length:,} characters, and at most {longest:,} are allowed: shorten it")
 
 
 def read_events_of_items(store: Store, names: Iterable[str]) -> list[Event]:

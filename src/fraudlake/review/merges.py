@@ -71,12 +71,12 @@ class Merges:
         where = f"{item.about.sql} AND {one_of('transaction_id', item.transaction_ids)}"
         amount = summed_amount(store.settings.silver_columns)
         counts = f"count(DISTINCT account_id) AS accounts, {bounded_sum(amount)} AS amount_at_risk"
-        (known,) = store.query(f"SELECT {counts} FROM {silver.name} WHERE {where}", silver).to_pylist()
-        if known["amount_at_risk"] is None:  # row_retention has removed the payments
-            known = {name: sum(row[name] for row in rows) for name in known}
+        (sums,) = store.query(f"SELECT {counts} FROM {silver.name} WHERE {where}", silver).to_pylist()
+        if sums["amount_at_risk"] is None:  # row_retention has removed the payments
+            sums = {name: sum(row[name] for row in rows) for name in sums}
         return {
             **case,
-            **known,
+            **sums,
             "opened_at": min(row["opened_at"] for row in rows),
             "last_alert_at": max(row["last_alert_at"] for row in rows),
             "alerts": sum(row["alerts"] for row in rows),
@@ -95,7 +95,7 @@ class Merges:
             for part in self.rows
             if (whole := self.whole(part)) in decisions and len(self.parts(whole)) > 1
         }
-        known = payments.by_id(store, {id_ for event in decided.values() for id_ in event.fraud_ids})
+        rows_by_id = payments.by_id(store, {id_ for event in decided.values() for id_ in event.fraud_ids})
         decisions_by_part = {}
         for part, event in decided.items():
             own = {*self.rows[part]["transaction_ids"]}
@@ -106,8 +106,8 @@ class Merges:
             fraud = tuple(id_ for id_ in event.fraud_ids if id_ in own)
             verdict: Verdict | None = "genuine" if event.verdict == "fraud" and not fraud else event.verdict
             # row_retention may have removed payments.
-            are_known = bool(fraud) and known.keys() >= {*fraud}
-            amount = bounded(sum(known[id_]["summed_amount"] for id_ in fraud)) if are_known else None
+            are_known = bool(fraud) and rows_by_id.keys() >= {*fraud}
+            amount = bounded(sum(rows_by_id[id_]["summed_amount"] for id_ in fraud)) if are_known else None
             if about:  # it may have become a part after the verdict
                 decisions_by_part[part] = replace(
                     event, verdict=verdict, transaction_ids=about, fraud_ids=fraud, fraud_amount=amount

@@ -60,9 +60,9 @@ def queued(case: Mapping[str, Any], rank: int | None = None) -> dict[str, Any]:
     return {**of_case, "kind": cases.OPENED, "item_id": case["case_id"], "rank": rank, "built_at": case["detected_at"]}
 
 
-def _case(event: Event, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _case(event: Event, rows_by_id: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     # row_retention may have removed payments.
-    paid = [known[id_] for id_ in event.transaction_ids if id_ in known]
+    paid = [rows_by_id[id_] for id_ in event.transaction_ids if id_ in rows_by_id]
     times = [payment["timestamp"] for payment in paid] or [event.at]
     return {
         "case_id": event.item_id,

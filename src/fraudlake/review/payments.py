@@ -38,20 +38,20 @@ def days_between(store: Store, first: date | None, last: date | None) -> Window 
     """
     if first and last and first > last:
         raise UsageError(f"--from {first} is after --to {last}: swap them")
-    known = days(store)
-    if known is None:
+    span = days(store)
+    if span is None:
         return None
     wanted = " ".join(f"--{name} {day}" for name, day in (("from", first), ("to", last)) if day)
-    require_days(store, known, first, last, wanted)
-    return Window(max(first or known.first, known.first), min(last or known.last, known.last))
+    require_days(store, span, first, last, wanted)
+    return Window(max(first or span.first, span.first), min(last or span.last, span.last))
 
 
-def require_days(store: Store, known: Window, first: date | None, last: date | None, wanted: str) -> None:
+def require_days(store: Store, span: Window, first: date | None, last: date | None, wanted: str) -> None:
     """Refuse days that are all before the lake's first day with transactions, or all after its last.
 
     Args:
         store: the lake's tables.
-        known: the lake's days, as :func:`days` gives them.
+        span: the lake's days, as :func:`days` gives them.
         first: the first wanted day; None: the lake's.
         last: the last wanted day; None: the lake's.
         wanted: the days as the command gave them.
@@ -59,9 +59,9 @@ def require_days(store: Store, known: Window, first: date | None, last: date | N
     Raises:
         UsageError: the lake has no transactions on these days.
     """
-    if (first and first > known.last) or (last and last < known.first):
+    if (first and first > span.last) or (last and last < span.first):
         raise UsageError(
-            f"{wanted}: the transactions of {store.name} are of {known.first} to {known.last}: give days within these"
+            f"{wanted}: the transactions of {store.name} are of {span.first} to {span.last}: give days within these"
         )
 
 

@@ -108,9 +108,9 @@ class AnyRule(BaseModel, ABC):
         """
         names = ("account_id",) if self.entity == ACCOUNT else entities.get(self.entity)
         if names is None:
-            known = ", ".join((ACCOUNT, *entities))
+            choices = ", ".join((ACCOUNT, *entities))
             raise UsageError(
-                f"{self.name}: entity = '{self.entity}' is not declared; there are {known}: "
+                f"{self.name}: entity = '{self.entity}' is not declared; there are {choices}: "
                 f'declare it in [entities], such as {self.entity} = "COLUMN"'
             )
         missing = [name for name in names if name not in columns]

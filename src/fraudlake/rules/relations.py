@@ -144,9 +144,9 @@ def _bounds(rule: ThresholdRule, cases: Sequence[Case], columns: Columns) -> tup
         return 0.0, math.inf
     if aggregate in _OF_VALUES:
         domains = [case.get(columns[rule.column].name) for case in cases]
-        known = [one for one in domains if one is not None and one.included is None and not one.is_nan]
-        if len(known) == len(domains):
-            low, high = min(one.low for one in known), max(one.high for one in known)
+        bounded = [one for one in domains if one is not None and one.included is None and not one.is_nan]
+        if len(bounded) == len(domains):
+            low, high = min(one.low for one in bounded), max(one.high for one in bounded)
             return (_rounded(low, -1), _rounded(high, 1)) if aggregate == "mean" else (low, high)
     return -math.inf, math.inf
 
@@ -309,8 +309,8 @@ def _together(one: Rule, other: Rule, columns: Columns) -> Finding:
     """Say whether two rules can alert on one transaction."""
     try:
         sides = [_of_transaction(rule, columns) for rule in (one, other)]
-        known: list[list[Case]] = [side for side in sides if side is not None]
-        result = answer(both(*known)) if len(known) == len(sides) else Answer(None)
+        cases: list[list[Case]] = [side for side in sides if side is not None]
+        result = answer(both(*cases)) if len(cases) == len(sides) else Answer(None)
     except UndecidedError:
         result = Answer(None)
     if result.is_possible is None:

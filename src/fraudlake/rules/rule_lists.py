@@ -50,8 +50,8 @@ def key_columns(of: str, columns: Mapping[str, Column], entities: Entities) -> t
     if column is None or column.name != of or of in (*_OF_SILVER, *_ACCOUNT_COLUMNS):
         suitable = {one.name for one in columns.values() if one.type.name in _KEY_TYPES}
         declared = sorted(suitable - {*_OF_SILVER, *_ACCOUNT_COLUMNS})
-        known = ", ".join(dict.fromkeys((ACCOUNT, *entities, *declared)))
-        raise UsageError(f"a list cannot be of '{of}': it is of an entity or a declared column: {known}")
+        names = ", ".join(dict.fromkeys((ACCOUNT, *entities, *declared)))
+        raise UsageError(f"a list cannot be of '{of}': it is of an entity or a declared column: {names}")
     if column.type.name not in _KEY_TYPES:
         raise UsageError(f"a list cannot be of {of}, which is {column.type}: its values are texts or whole numbers")
     return (column.name,)

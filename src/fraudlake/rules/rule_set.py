@@ -96,5 +96,5 @@ class RuleSet:
 
     def added_since(self, before: RuleSet) -> tuple[RuleVersion, ...]:
         """Return the evaluated versions whose definition an earlier set did not evaluate."""
-        known = [version.rule for version in before.evaluated]
-        return tuple(version for version in self.evaluated if version.rule not in known)
+        rules = [version.rule for version in before.evaluated]
+        return tuple(version for version in self.evaluated if version.rule not in rules)

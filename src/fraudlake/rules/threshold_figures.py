@@ -43,12 +43,12 @@ def totals(
         case "seconds_since_last":
             return _seconds_since(spans.high - 1, times, chosen, spans)
     is_there = _is_there(column)
-    known = np.where(is_there, times, tiles.NEVER)
+    present_times = np.where(is_there, times, tiles.NEVER)
     match rule.aggregate:
         case "last":
-            return tiles.latest(column.values, known, spans)
+            return tiles.latest(column.values, present_times, spans)
         case "changed":
-            is_equal = tiles.is_latest(column.values, column.values[chosen], known, spans)
+            is_equal = tiles.is_latest(column.values, column.values[chosen], present_times, spans)
             return np.where(is_there[chosen], 1 - is_equal, np.nan)
         case "quantile":
             values, levels = np.unique(column.values, return_inverse=True)

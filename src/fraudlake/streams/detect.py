@@ -221,7 +221,7 @@ class _Difference(NamedTuple):
 
     added: tuple[RuleVersion, ...] = ()
     """Versions that are new, or that group by another entity than before."""
-    known: frozenset[int] = frozenset()
+    old_entities: frozenset[int] = frozenset()
     """The numbers of the entities that had rules before."""
     dropped: frozenset[int] = frozenset()
     """The numbers of the entities that no rule uses any more, whose state is dropped."""
@@ -244,8 +244,8 @@ def _difference(lake: Lake, checkpoint: Checkpoint, batch: int, rules: RuleSet, 
     begun = {
         number for number, of_entity in evaluator.by_entity.items() if any(one in added for one in of_entity.versions)
     }
-    known = frozenset(by.number for by in entities_before & entities)
-    return _Difference(added, known, dropped, dropped | begun)
+    old_entities = frozenset(by.number for by in entities_before & entities)
+    return _Difference(added, old_entities, dropped, dropped | begun)
 
 
 def _keys(evaluator: Evaluator) -> dict[str, list[str]]:
@@ -294,14 +294,14 @@ def _change(
         supplements.append(buckets.for_every(forget.select("account_id"), state_changes.FORGOTTEN, entities, number))
     states = _states(lake, checkpoint, evaluator, difference.added) if difference.added else None
     if states is not None:
-        changes.append(warm_start.change(lake.settings, difference.added, difference.known))
+        changes.append(warm_start.change(lake.settings, difference.added, difference.old_entities))
         supplements.append(states)
     if not changes:
         return None, None
 
-    def change(bucket: int, state: buckets.State, given: buckets.Supplements) -> buckets.State:
+    def change(bucket: int, state: buckets.State, supplements: buckets.Supplements) -> buckets.State:
         for apply in changes:
-            state = apply(bucket, state, given)
+            state = apply(bucket, state, supplements)
         return state
 
     whole = functools.reduce(lambda some, others: some.unionByName(others), supplements) if supplements else None

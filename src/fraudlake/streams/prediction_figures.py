@@ -75,11 +75,11 @@ def _matured(lake: Lake, groups: Collection[Group]) -> set[Group]:
     if not lake.settings.are_chargebacks or not groups:
         return set()
     last = max(day for day, _ in groups)
-    (known,) = lake.store.query(
+    (latest,) = lake.store.query(
         f"SELECT max(date) AS day FROM {tables.GOLD_FEATURE_DRIFT.name} WHERE date < {sql_text.value(last)}",
         tables.GOLD_FEATURE_DRIFT,
     ).to_pylist()
-    since = min(day for day, _ in groups) if known["day"] is None else known["day"]
+    since = min(day for day, _ in groups) if latest["day"] is None else latest["day"]
     first, end = (
         (datetime.combine(day, time()) - lake.settings.genuine_after).date()
         for day in (since, last + timedelta(days=1))

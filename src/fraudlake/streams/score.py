@@ -233,9 +233,9 @@ class _SeenVerdicts:
         newest = None if read is None else of_version(lake, silver_table, read, silver.newest)
         rows = lake.read(silver_table)
 
-        def packed(given: DataFrame) -> DataFrame | None:
-            number, days = _read_once(given)
-            few = F.broadcast(given) if number <= _FEW else given
+        def packed(verdicts: DataFrame) -> DataFrame | None:
+            number, days = _read_once(verdicts)
+            few = F.broadcast(verdicts) if number <= _FEW else verdicts
             return lake_features.verdicts_of(rows, few, lake.settings, newest, days)
 
         return of_version(lake, tables.SILVER_VERDICTS, self.version, lambda all_: packed(_after(lake, all_, before)))
@@ -258,8 +258,8 @@ def _after(lake: Lake, verdicts: DataFrame, version: int | None) -> DataFrame:
 
     def new(before: DataFrame) -> DataFrame:
         _read_once(before)
-        known = before.select(columns).fillna(False, ["verdict"]).hint("merge")
-        return verdicts.fillna(False, ["verdict"]).join(known, on=columns, how="left_anti")
+        old = before.select(columns).fillna(False, ["verdict"]).hint("merge")
+        return verdicts.fillna(False, ["verdict"]).join(old, on=columns, how="left_anti")
 
     later = of_version(lake, tables.SILVER_VERDICTS, version, new)
     return verdicts if later is None else later

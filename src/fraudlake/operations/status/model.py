@@ -124,13 +124,13 @@ def _rates(lake: Lake, day: _Day) -> list[dict[str, Any]]:
     on = f"date = DATE '{day.date}'"
     if lake.settings.are_chargebacks:
         is_known = f"{_is_judged(lake)} AND date <= DATE '{day.date}'"
-        (known,) = lake.store.query(
+        (latest,) = lake.store.query(
             f"SELECT max(date) AS day FROM {tables.GOLD_PREDICTION_QUALITY.name} WHERE {of_version} AND {is_known}",
             tables.GOLD_PREDICTION_QUALITY,
         ).to_pylist()
-        if known["day"] is None:
+        if latest["day"] is None:
             return []
-        on = f"judged_by = {literal(CHARGEBACKS)} AND date = {value(known['day'])}"
+        on = f"judged_by = {literal(CHARGEBACKS)} AND date = {value(latest['day'])}"
     columns = "date, judged_by, true_prediction_rate"
     clauses = f"WHERE {of_version} AND {on} ORDER BY judged_by"
     return [
