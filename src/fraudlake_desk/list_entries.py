@@ -136,8 +136,8 @@ def add(
     Raises:
         UsageError: the key is not valid or has an entry already, or the day or the reason is not valid.
     """
-    for known in list_entries.read(store, f"entry_id = {value(wanted.entry_id)}"):
-        return known
+    for existing in list_entries.read(store, f"entry_id = {value(wanted.entry_id)}"):
+        return existing
     require_texts(wanted.author, wanted.reason)
     by = find_entity()
     text, account = list_entries.key_of(by, key, query_columns(store.settings.silver_columns))
@@ -216,8 +216,8 @@ def _entity_of(store: Store, rules: RuleSet, rule: str, name: str | None) -> Ent
     """
     rules.version_of(rule)  # raises an error that lists the rules
     if name not in (None, ACCOUNT, *store.settings.entities):
-        known = ", ".join((ACCOUNT, *store.settings.entities))
-        raise UsageError(f"there is no entity '{name}'; there are {known}")
+        names = ", ".join((ACCOUNT, *store.settings.entities))
+        raise UsageError(f"there is no entity '{name}'; there are {names}")
     entities = list_entries.entities_of(rules, rule, store.settings)
     if not entities:
         raise UsageError(f"{rule} is retired, and raises no alerts")

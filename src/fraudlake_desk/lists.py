@@ -191,14 +191,14 @@ def find_entity(store: Store, rules: RuleSet, name: str, of: str | None) -> Enti
     """
     if name == SUPPRESSED or not re.fullmatch(rule_lists.NAME, name):
         raise UsageError(f"'{name}' cannot be the name of a list: give small letters, digits and _, such as partners")
-    known = sorted({of for one, of in read_names(store, rules) if one == name})
+    entities = sorted({of for one, of in read_names(store, rules) if one == name})
     if of is None:
-        if len(known) != 1:
-            are = f"is of {' and of '.join(known)}" if known else "is new"
+        if len(entities) != 1:
+            are = f"is of {' and of '.join(entities)}" if entities else "is new"
             raise UsageError(f"the list {name} {are}: say what the key is of, such as --of {ACCOUNT}")
-        of = known[0]
-    if known and of not in known:
-        raise UsageError(f"the list {name} is of {' and of '.join(known)}, and not of {of}: use another list")
+        of = entities[0]
+    if entities and of not in entities:
+        raise UsageError(f"the list {name} is of {' and of '.join(entities)}, and not of {of}: use another list")
     key = rule_lists.key_columns(of, query_columns(store.settings.silver_columns), store.settings.entities)
     return Entity(of, key)
 
@@ -267,10 +267,10 @@ def _is_of(proposal: str) -> str:
 
 def _state(store: Store, request: Request) -> dict[str, Any]:
     """Return how many of the proposed keys are on the list."""
-    given = request.arguments
-    present = _on_list(given["list"], given["of"], datetime.now(UTC))
+    arguments = request.arguments
+    present = _on_list(arguments["list"], arguments["of"], datetime.now(UTC))
     statement = (
-        f"SELECT count(DISTINCT entity_key) AS keys FROM {_TABLE.name} WHERE {_is_of(given['proposal'])} "
+        f"SELECT count(DISTINCT entity_key) AS keys FROM {_TABLE.name} WHERE {_is_of(arguments['proposal'])} "
         f"AND entity_key IN ({present})"
     )
     return {"keys": int(store.query(statement, _TABLE)["keys"][0].as_py())}
@@ -281,10 +281,16 @@ def _carry_out(store: Store, request: Request) -> None:
     if _state(store, request) == request.after:
         return
     now = datetime.now(UTC)
-    given = request.arguments
-    starts_at, ends_at = entries_.span(store, date.fromisoformat(given["until"]), now)
-    common = {"list": given["list"], "entity": given["of"], "starts_at": starts_at, "ends_at": ends_at, "at": now}
-    statement = f"SELECT entity_key, account_id, reason FROM {_TABLE.name} WHERE {_is_of(given['proposal'])}"
+    arguments = request.arguments
+    starts_at, ends_at = entries_.span(store, date.fromisoformat(arguments["until"]), now)
+    common = {
+        "list": arguments["list"],
+        "entity": arguments["of"],
+        "starts_at": starts_at,
+        "ends_at": ends_at,
+        "at": now,
+    }
+    statement = f"SELECT entity_key, account_id, reason FROM {_TABLE.name} WHERE {_is_of(arguments['proposal'])}"
     _append(store, store.query(statement, _TABLE), {**common, "event": "added", "author": request.event.person})
 
 
@@ -296,7 +302,7 @@ def _append(store: Store, keys: pa.Table, common: Mapping[str, Any], ids: pa.Arr
     types = {field.name: field.type for field in _TABLE.schema}
     if ids is None:
         ids = pa.array([uuid4().hex for _ in range(len(keys))], pa.string())
-    others = {name: pa.repeat(pa.scalar(given, types[name]), len(keys)) for name, given in common.items()}
+    others = {name: pa.repeat(pa.scalar(constant, types[name]), len(keys)) for name, constant in common.items()}
     rows = pa.table({"entry_id": ids, **others, **{name: keys[name] for name in keys.column_names}})
     with store.in_turn():
         store.append(_TABLE, rows)
@@ -328,8 +334,8 @@ def _values(file: Path, rows: pa.Table, by: Entity, columns: Mapping[str, Column
         name = KEY if is_plain else column
         if name not in rows.column_names:
             wanted = f"'{KEY}' or '{name}'" if len(by.columns) == 1 else f"'{name}'"
-            known = ", ".join(rows.column_names)
-            raise UsageError(f"{file}: has no column {wanted} for the key of {by.name}; it has {known}")
+            fields = ", ".join(rows.column_names)
+            raise UsageError(f"{file}: has no column {wanted} for the key of {by.name}; it has {fields}")
         text = table_file.texts(file, rows, name)
         empty = pc.index(pc.equal(text, ""), True).as_py()
         if empty >= 0:

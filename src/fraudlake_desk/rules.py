@@ -69,8 +69,10 @@ def read(store: Store) -> tuple[RuleSet, dict[str, str]]:
     """Return the rule set, and for versions that this fraudlake cannot read, which are left out, the error by name."""
     table = tables.SILVER_RULES
     rows = store.query(f"SELECT * FROM {table.name}", table).to_pylist()
-    known, unreadable = readable(rows)
-    return RuleSet(()) if rows and not known else rule_table.as_rule_set(known, store.settings), unreadable
+    readable_rows, unreadable = readable(rows)
+    return RuleSet(()) if rows and not readable_rows else rule_table.as_rule_set(
+        readable_rows, store.settings
+    ), unreadable
 
 
 def changes(store: Store, name: str) -> list[RuleVersion]:
@@ -292,6 +294,6 @@ def transactions(store: Store, window: Window, columns: Sequence[str]) -> pa.Tab
 def definition(version: RuleVersion) -> dict[str, Any]:
     """Return the fields that define a rule, without its name and kind, as a person would write them."""
     rule = version.rule
-    given = rule.model_dump(mode="json", exclude={"name", "kind"}, exclude_none=True, exclude_defaults=True)
-    spans = {name: durations.text(span) for name in given if isinstance(span := getattr(rule, name), timedelta)}
-    return given | spans
+    fields = rule.model_dump(mode="json", exclude={"name", "kind"}, exclude_none=True, exclude_defaults=True)
+    spans = {name: durations.text(span) for name in fields if isinstance(span := getattr(rule, name), timedelta)}
+    return fields | spans

@@ -62,5 +62,5 @@ def _levels(store: Store, rule: ModelRule, versions: Iterable[str]) -> dict[str,
     models = tables.GOLD_MODELS
     published = store.query(f"SELECT DISTINCT model_version, profile FROM {models.name}", models).to_pylist()
     profiles = {row["model_version"]: json.loads(row["profile"]) for row in published}
-    known = budget.thresholds(rule.threshold, profiles)
-    return {version: known.get(version, float("inf")) for version in versions}
+    thresholds = budget.thresholds(rule.threshold, profiles)
+    return {version: thresholds.get(version, float("inf")) for version in versions}

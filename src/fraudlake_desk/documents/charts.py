@@ -344,12 +344,12 @@ def _line(class_: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
 def _tag(name: str, *inside: str, **attributes: object) -> Markup:
     """Return an element; its text and attributes are escaped, and numbers have one decimal place."""
     # A page has hundreds of elements: Markup.format would take half of its time.
-    given = [
+    pairs = [
         f'{_attribute(key)}="{f"{one:.1f}" if isinstance(one, float) else escape(replace_invisible(str(one)))}"'
         for key, one in attributes.items()
     ]
     parts = "".join(part if isinstance(part, Markup) else escape(replace_invisible(part)) for part in inside)
-    return Markup(f"<{' '.join((name, *given))}>{parts}</{name}>")  # noqa: S704 (escaped above)
+    return Markup(f"<{' '.join((name, *pairs))}>{parts}</{name}>")  # noqa: S704 (escaped above)
 
 
 @cache

@@ -65,7 +65,7 @@ def dossier(store: Store, name: str) -> Document:
     }
     sections = [
         Section("What happened", [case.timeline(), case.alerts()]),
-        Section("What was known when", [case.known()]),
+        Section("What was known when", [case.chronology()]),
         Section("Where the rows are from", [case.rows(), case.landed(), case.files()]),
         Section("What decided", [case.rules(), case.model(), *case.features()]),
         Section(
@@ -109,8 +109,8 @@ class _Case:
         self._events = event_log.read_events_of_items(
             store, {name, self.row["case_id"], *alert_ids, *self.item.all_names}
         )
-        known = f"WHERE {one_of('transaction_id', self._ids)} ORDER BY decided_at"
-        self._verdicts = self._select(tables.SILVER_VERDICTS, "*", known)
+        condition = f"WHERE {one_of('transaction_id', self._ids)} ORDER BY decided_at"
+        self._verdicts = self._select(tables.SILVER_VERDICTS, "*", condition)
 
     def _select(self, table: Table, columns: str, clauses: str) -> list[dict[str, Any]]:
         statement = " ".join(("SELECT", columns, "FROM", table.name, clauses))
@@ -213,7 +213,7 @@ class _Case:
         missing = "" if rows else "The case has no alerts: it was opened by hand."
         return Block("Alerts", note, "", columns, rows, tables.SILVER_ALERTS.name, missing, is_wide=True)
 
-    def known(self) -> Block:
+    def chronology(self) -> Block:
         """Return the payments, alerts, scores and verdicts in the order in which they became known."""
         paid = {row["transaction_id"]: row["timestamp"] for row in self._transactions}
         rows: list[tuple[object, ...]] = []
@@ -443,8 +443,8 @@ class _Case:
             "checks the chain of all events of the lake."
         )
         for last in self._select(table, "number, hash", "WHERE hash IS NOT NULL ORDER BY number DESC LIMIT 1"):
-            known = f"{last['number']}:{last['hash']}"
-            note += f" When this was made it ended with {known}, which '--known' of that command looks for."
+            last_event = f"{last['number']}:{last['hash']}"
+            note += f" When this was made it ended with {last_event}, which '--known' of that command looks for."
         rows = [(event.number, event.event_id, event.hash, bool(event.is_erased)) for event in self._events]
         return Block(title, note, "", ("number", "event", "hash", "erased in part"), rows, table.name, is_wide=True)
 
@@ -476,8 +476,8 @@ def _verdict(is_fraud: bool | None) -> Literal["fraud", "genuine"] | None:
     return None if is_fraud is None else "fraud" if is_fraud else "genuine"
 
 
-def _reason(given: str | None) -> str:
-    return given or "no reason given"
+def _reason(reason: str | None) -> str:
+    return reason or "no reason given"
 
 
 def _time(row: Sequence[Any]) -> tuple[bool, datetime]:

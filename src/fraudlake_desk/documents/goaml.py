@@ -316,18 +316,18 @@ class _Filling:
             path: the names of the elements above, each followed by a dot.
             payment: the payment that the elements describe; outside of transactions only its account.
         """
-        known: set[str] = set()
+        names: set[str] = set()
         for part in parts:
             options = part.parts if isinstance(part, Choice) else (part,)
-            known |= {one.name for one in options}
-            given = [one for one in options if one.name in mapping] or [options[0]]
-            if len(given) > 1:
-                self.problems["give only one of"].add(" or ".join(f"{path}{one.name}" for one in given))
-            elif isinstance(given[0], Field):
-                self._fill_field(parent, given[0], mapping.get(given[0].name), path, payment)
+            names |= {one.name for one in options}
+            chosen = [one for one in options if one.name in mapping] or [options[0]]
+            if len(chosen) > 1:
+                self.problems["give only one of"].add(" or ".join(f"{path}{one.name}" for one in chosen))
+            elif isinstance(chosen[0], Field):
+                self._fill_field(parent, chosen[0], mapping.get(chosen[0].name), path, payment)
             else:
-                self._fill_group(parent, given[0], mapping, path, payment)
-        for name in set(mapping) - known:
+                self._fill_group(parent, chosen[0], mapping, path, payment)
+        for name in set(mapping) - names:
             self.problems["there are no such fields"].add(f"{path}{name}")
 
     def require_local_amounts(self, mapping: Mapping[str, Any]) -> None:

@@ -56,11 +56,11 @@ def days_of(store: Store, first: date | None = None, last: date | None = None) -
     Raises:
         UsageError: the first day is after the last one, or the lake has no transactions on these days.
     """
-    known = payments.days_between(store, first, last)
-    if known is None or first or last:
-        return known
+    lake_days = payments.days_between(store, first, last)
+    if lake_days is None or first or last:
+        return lake_days
     # Wrong clocks produce rows of 1970 and 9999, which silver has if quality rules only warn of them.
-    until = payments.days(store, f"WHERE date <= {value(datetime.now(UTC).date())}") or known
+    until = payments.days(store, f"WHERE date <= {value(datetime.now(UTC).date())}") or lake_days
     recent = Window(until.last - _LATEST + timedelta(days=1), until.last)
     return payments.days(store, f"WHERE {recent.sql}")
 
@@ -73,8 +73,8 @@ def report(store: Store, days: Window | None, status: Status | None = None) -> D
         days: the days, as :func:`days_of` gives them; None: the lake has no transactions.
         status: the current state of the lake; None leaves out the figures of streams and landed files.
     """
-    known = days or Window(date.min, date.min)
-    figures = _Figures(store, known)
+    window = days or Window(date.min, date.min)
+    figures = _Figures(store, window)
     note = "Layers and streams are as they are now; the other figures are of the days of this report."
     health = [figures.way(status), *_streams(status), figures.transactions(), figures.quarantine()]
     sections = [

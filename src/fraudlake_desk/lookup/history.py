@@ -101,9 +101,9 @@ def read_history(store: Store, item: Item, about: Window, days: int, alert_ids: 
     # Alerts are looked up by account, since older ones have no entity.
     accounts = sorted({row["account_id"] for row in rows} | {item.account_id})
     alerts = _alerts(store, accounts, window, ids, set(alert_ids))
-    given = [row for row in _verdicts(store, window) if row["transaction_id"] in ids]
+    decisions = [row for row in _verdicts(store, window) if row["transaction_id"] in ids]
     scores = _scores(store, accounts, window)
-    truth = {row["transaction_id"]: row["verdict"] for row in reversed(given)}
+    truth = {row["transaction_id"]: row["verdict"] for row in reversed(decisions)}
     completed: dict[str, list[str]] = defaultdict(list)
     for alert in alerts:
         completed[alert["transaction_id"]].append(alert["alert_id"])
@@ -114,7 +114,7 @@ def read_history(store: Store, item: Item, about: Window, days: int, alert_ids: 
         row |= scores.get(id_, {"probability": None, "reasons": None, "model_version": None})
         row |= {"alerts": completed.get(id_, []), "verdict": truth.get(id_), "is_of_case": id_ in item.transaction_ids}
         row["alert"] = "live" if id_ in lives else "shadow" if id_ in shadows else None
-    return History(window, rows, total, alerts, given)
+    return History(window, rows, total, alerts, decisions)
 
 
 def find_account(store: Store, account: str) -> Item:

@@ -105,15 +105,15 @@ def find_links(store: Store, item: Item, about: Window, days: int) -> Links:
     search = _Search(store, item, rows, history.around(about, days))
     accounts = search.accounts(Counter(row["account_id"] for row in rows) or Counter(own))
     steps: list[Step] = []
-    known = own
+    visited = own
     named = accounts[:NODES]
     for _ in range(STEPS):
         followed = [key for step in steps for key in step.keys]
-        step, reached = search.step([one.account_id for one in named], known, followed)
+        step, reached = search.step([one.account_id for one in named], visited, followed)
         if not step.keys:
             break
         steps.append(step)
-        known = known | reached
+        visited = visited | reached
         named = step.accounts
     return Links(search.window, accounts[:NODES], len(accounts[NODES:]), steps)
 
@@ -132,15 +132,15 @@ class _Search:
         decided = verdicts.latest(store, window) if self._entities else {}
         self._is_fraud = one_of("transaction_id", sorted(id_ for id_, is_fraud in decided.items() if is_fraud))
 
-    def step(self, frontier: Sequence[str], known: Collection[str], followed: Sequence[Key]) -> tuple[Step, set[str]]:
+    def step(self, frontier: Sequence[str], visited: Collection[str], followed: Sequence[Key]) -> tuple[Step, set[str]]:
         """Return one step from some accounts, and all accounts that it reaches.
 
         Args:
             frontier: the accounts to start from.
-            known: accounts of the case and of earlier steps, which are excluded.
+            visited: accounts of the case and of earlier steps, which are excluded.
             followed: keys of earlier steps, which are excluded.
         """
-        others = history.others_condition(self._store, self._item, self._rows, known)
+        others = history.others_condition(self._store, self._item, self._rows, visited)
         shared_keys = [row for entity in self._entities for row in self._keys(entity, frontier, others, followed)]
         shared_keys.sort(key=lambda row: (row["fraud"] == 0, row["accounts"], row["entity"], key_text(row["values"])))
         chosen = shared_keys[:NODES]

@@ -36,8 +36,8 @@ def _of_noun(columns: tuple[str, ...], noun: str) -> tuple[str, ...]:
 def currencies(settings: Settings, rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the currencies of rows of ``silver_transactions``; empty if no declared column has them."""
     names = declared(settings, "currency")
-    given = {row.get(name) for row in rows for name in names} - {None}
-    return sorted({shown(str(one)) for one in given})
+    values = {row.get(name) for row in rows for name in names} - {None}
+    return sorted({shown(str(one)) for one in values})
 
 
 def of_sums(settings: Settings, currencies: Sequence[str]) -> Sequence[str]:

@@ -90,8 +90,8 @@ def _keys(store: Store, panel: Panel, item: Item, rows: Iterable[Mapping[str, An
     columns = store.settings.entities.get(panel.entity, ())
     if len(columns) != 1:
         return [None]
-    given = dict.fromkeys(row.get(columns[0]) for row in rows)
-    return [key for key in given if key is not None][: history.KEYS]
+    values = dict.fromkeys(row.get(columns[0]) for row in rows)
+    return [key for key in values if key is not None][: history.KEYS]
 
 
 def _shown(store: Store, panel: Panel, key: Any) -> Shown:

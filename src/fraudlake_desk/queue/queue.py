@@ -139,13 +139,13 @@ def last(store: Store) -> date:
 
 def _day(store: Store, day: date | None, now: datetime) -> date:
     """Return the given day (UTC); by default the last day with transactions that is over, or the newest if none is."""
-    known = payments.days(store)
-    if known is None:
+    lake_days = payments.days(store)
+    if lake_days is None:
         raise UsageError(f"{store.name} has no transactions yet: run 'fraudlake run'")
     if day is None:
         over = payments.days(store, f"WHERE date < {value(now.date())}")
-        return (over or known).last
-    payments.require_days(store, known, day, day, f"--day {day}")
+        return (over or lake_days).last
+    payments.require_days(store, lake_days, day, day, f"--day {day}")
     return day
 
 
@@ -165,12 +165,12 @@ def _open_cases(store: Store, day: date, now: datetime) -> _Open:
     merged = merges.read_merges(store)
     present = {row["case_id"]: row for row in rows} | merged.rows
     names = {alert: row["case_id"] for row in present.values() for alert in row["alert_ids"]}
-    known = item_state.states(event_log.read_events(store), now, names)
+    states = item_state.states(event_log.read_events(store), now, names)
     wholes = {row["case_id"]: merged.whole(row["case_id"]) for row in rows}
 
     def is_open(row: dict[str, Any]) -> bool:
         whole = wholes[row["case_id"]]
-        state = known.get(whole)
+        state = states.get(whole)
         return state is None or (state.holder is None and not state.covers(merged.item(present[whole])))
 
     free = [row for row in rows if is_open(row)]
@@ -214,8 +214,8 @@ def _with_probabilities(store: Store, open_cases: _Open) -> list[tuple[dict[str,
     by_rule = {rule: (fraud + 1) / (decided + 2) for rule, (decided, fraud) in precision.by_rule(store).items()}
     pairs = []
     for row in open_cases.rows:
-        known = [by_transaction[one] for one in row["transaction_ids"] if by_transaction.get(one) is not None]
-        options = [_Probability(max(known), "the model")] if known else []
+        scores = [by_transaction[one] for one in row["transaction_ids"] if by_transaction.get(one) is not None]
+        options = [_Probability(max(scores), "the model")] if scores else []
         options += [_Probability(by_rule[rule], f"the precision of {rule}") for rule in row["rules"] if rule in by_rule]
         options = options or [_Probability(_UNKNOWN, "rules that nobody has judged")]
         pairs.append((row, max(options, key=lambda one: one.value)))

@@ -88,8 +88,8 @@ class Reviewed:
             f"FROM {table.name} d WHERE {one_of('d.date', days)} AND NOT EXISTS (SELECT 1 FROM {queue.name} q "
             "WHERE q.day = d.date AND q.account_id = d.account_id AND q.kind = 'case')"
         )
-        (known,) = self.store.query(f"SELECT count(*) AS accounts {others}", table, queue).to_pylist()
-        if known["accounts"] < population:
+        (counts,) = self.store.query(f"SELECT count(*) AS accounts {others}", table, queue).to_pylist()
+        if counts["accounts"] < population:
             return None
         largest = f"SELECT d.amount_sum {others} ORDER BY d.amount_sum DESC LIMIT {most}"
         amounts: Floats = self.store.query(largest, table, queue)["amount_sum"].to_numpy()

@@ -33,11 +33,11 @@ def amounts(store: Store, item: Item, ids: Iterable[str]) -> dict[str, float]:
     wanted = list(dict.fromkeys(ids))
     if not wanted:
         return {}
-    known = rows(store, item, wanted)
-    if unknown := [id_ for id_ in wanted if id_ not in known]:
+    by_id = rows(store, item, wanted)
+    if unknown := [id_ for id_ in wanted if id_ not in by_id]:
         within = days(item)
         raise UsageError(f"there is no payment {unknown[0]} from {within.first} to {within.last}: nothing was written")
-    return {id_: known[id_]["summed_amount"] for id_ in wanted}
+    return {id_: by_id[id_]["summed_amount"] for id_ in wanted}
 
 
 def read_amounts(store: Store, items: Iterable[Item]) -> dict[str, float]:

@@ -91,8 +91,8 @@ def follow(store: Store, *items: Item) -> int:
     labels = [row for events in by_item.values() for row in _labels(events)]
     if not labels:
         return 0
-    known = _loaded_already(store, labels)
-    new = [row for row in labels if tuple(row[key] for key in _KEYS) not in known]
+    stored = _loaded_already(store, labels)
+    new = [row for row in labels if tuple(row[key] for key in _KEYS) not in stored]
     written = 0
     for begin in range(0, len(new), _AT_ONCE):
         part = new[begin : begin + _AT_ONCE]

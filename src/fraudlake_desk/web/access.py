@@ -170,10 +170,10 @@ class TokenAccess(Access):
     async def person(self, request: Request) -> Person | Response:
         """Return the person if the cookie is valid; exchange a valid token for the cookie."""
         has_cookie = _is(request.cookies.get(self._cookie, ""), self._session)
-        given = request.query_params.get("token")
-        if not has_cookie and not (given and self._use(given)):
+        token = request.query_params.get("token")
+        if not has_cookie and not (token and self._use(token)):
             raise RefusedError("open the address that 'fraudlake desk' printed last: its token lets you in, once")
-        if given is not None:
+        if token is not None:
             answer = RedirectResponse(request.url.remove_query_params("token").path, 303)
             answer.set_cookie(
                 self._cookie, self._session, httponly=True, samesite="strict", path="/", secure=self._is_encrypted
@@ -187,22 +187,22 @@ class TokenAccess(Access):
         self._brief = secrets.token_urlsafe(24), time.monotonic() + BRIEF
         return self._brief[0]
 
-    def _use(self, given: str) -> bool:
+    def _use(self, token: str) -> bool:
         """Consume a token, and return whether it was valid."""
         brief, until = self._brief
-        if _is(given, brief) and time.monotonic() < until:
+        if _is(token, brief) and time.monotonic() < until:
             self._brief = brief, 0.0
             return True
-        if not _is(given, self.token):
+        if not _is(token, self.token):
             return False
         self.token = secrets.token_urlsafe(24)
         self._renewed(self.token)
         return True
 
 
-def _is(given: str, secret: str) -> bool:
+def _is(text: str, secret: str) -> bool:
     """Compare with a secret in constant time."""
-    return hmac.compare_digest(given.encode(), secret.encode())
+    return hmac.compare_digest(text.encode(), secret.encode())
 
 
 class ProxyAccess(Access):
@@ -252,9 +252,9 @@ class ProxyAccess(Access):
 
     def _of_proxy(self, request: Request, header: str, is_required: bool = True) -> str:
         """Return the text of a header that the proxy sets."""
-        given = request.headers.getlist(header)
-        text = _utf8(given[0]).strip() if given else ""
-        if len(given) > 1 or (is_required and not text):
+        values = request.headers.getlist(header)
+        text = _utf8(values[0]).strip() if values else ""
+        if len(values) > 1 or (is_required and not text):
             raise RefusedError(
                 f"the proxy did not say who you are: it must set the header {header}, once, and remove what browsers "
                 "send in it"

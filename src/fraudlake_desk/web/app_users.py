@@ -69,8 +69,8 @@ class UserStores:
     def of(self, name: str, token: str) -> WarehouseStore:
         """Return the store of a user, opened anew when the user's token has been renewed."""
         with self._lock:
-            known, store = self._opened.get(name, (None, None))
-        if store is None or known != token:
+            old_token, store = self._opened.get(name, (None, None))
+        if store is None or old_token != token:
             store = WarehouseStore(self._settings, client_of(token))
             with self._lock:
                 self._opened.pop(name, None)

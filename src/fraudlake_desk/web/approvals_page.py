@@ -38,16 +38,16 @@ def routes(site: Site) -> list[Route]:
     def page(request: WebRequest) -> Response:
         person = request.state.person
         store = site.store_of(person)
-        known = log.read(store)
-        waiting = [one for one in known.values() if one.is_open]
+        requests = log.read(store)
+        waiting = [one for one in requests.values() if one.is_open]
         trials = _trials(store, waiting)
-        settled = [one for one in reversed(known.values()) if not one.is_open]
+        settled = [one for one in reversed(requests.values()) if not one.is_open]
         return site.page(
             request,
             "approvals.html",
             page="Approvals",
             keys=gate.keys(store),
-            notice=_notice(known, request.query_params.get("done")),
+            notice=_notice(requests, request.query_params.get("done")),
             waiting=[_view(one, person, trials.get(one.number, ())) for one in waiting],
             settled=[_view(one, person) for one in settled[:_SETTLED]],
             longest=log.LONGEST["reason"],
@@ -92,13 +92,13 @@ def _withdraw(store: Store, number: int, person: Person, reason: str) -> None:
     log.decide(store, number, "withdrawn", person.name, reason)
 
 
-def _notice(known: dict[int, Request], text: str | None) -> str | None:
+def _notice(requests: dict[int, Request], text: str | None) -> str | None:
     """Return the notice about the request that a form has decided on."""
     if not text:
         return None
     if not (text.isascii() and text.isdigit()):
         raise PageError(f"done: give the number of a request, not '{shown(text)}'")
-    request = known.get(int(text))
+    request = requests.get(int(text))
     if request is None:
         return None
     by_command = f": 'fraudlake approvals carry-out {text}' carries it out" if request.status == "approved" else ""

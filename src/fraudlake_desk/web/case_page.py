@@ -99,17 +99,17 @@ def routes(site: Site) -> list[Route]:
         return _page(site, request, site.store_of(request.state.person), named)
 
     def find(request: Request) -> Response:
-        given = request.query_params.get("name", "")
+        query = request.query_params.get("name", "")
         store = site.store_of(request.state.person)
-        if not given.strip():
+        if not query.strip():
             raise MissingError("give the name of what to find")
-        for name in dict.fromkeys((given, given.strip())):  # blanks may be part of the name, or copied by accident
+        for name in dict.fromkeys((query, query.strip())):  # blanks may be part of the name, or copied by accident
             matches = finding.named(store, name)
             if len(matches) == 1 and matches[0].is_page:
                 return RedirectResponse(matches[0].address, 303)
             if matches:
                 return site.page(request, "found.html", page="Queue", name=name, matches=matches)
-        name = given.strip()
+        name = query.strip()
         if name.lower() in STATES:
             day = day_of(request.query_params.get("day"))
             return RedirectResponse(QueueFilter(state=name.lower()).address(day), 303)
@@ -126,9 +126,9 @@ def routes(site: Site) -> list[Route]:
     def linked(request: Request) -> Response:
         store = site.store_of(request.state.person)
         named = _find(*_arguments(site, request))
-        known = links.find_links(store, named.item, _about(named.item), _days(request))
-        drawn = link_drawing.drawing(known)
-        return site.page(request, "links.html", links=known, drawing=drawn, entities=bool(store.settings.entities))
+        network = links.find_links(store, named.item, _about(named.item), _days(request))
+        drawn = link_drawing.drawing(network)
+        return site.page(request, "links.html", links=network, drawing=drawn, entities=bool(store.settings.entities))
 
     def dossier_(request: Request) -> Response:
         store = site.store_of(request.state.person)
@@ -235,14 +235,14 @@ def _release(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
 def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     id_ = forms.event_id(fields)
     verdict = fields.get("verdict")
-    known = next((one for one in get_args(Verdict) if one == verdict), None)
-    if known is None:
+    decision = next((one for one in get_args(Verdict) if one == verdict), None)
+    if decision is None:
         raise PageError("a verdict is fraud, genuine or unsure")
     reason = fields.get("reason")
     note = fields.get("note")
     is_correction = bool(fields.get("correct"))
-    payments = fields.getlist("fraud") if known == "fraud" else []
-    if known == "fraud" and not payments:
+    payments = fields.getlist("fraud") if decision == "fraud" else []
+    if decision == "fraud" and not payments:
         raise PageError("mark the payments that are fraud: nothing was written")
     fraud = marks.amounts(store, item, payments)
     parts = str(len(item.parts))
@@ -250,11 +250,11 @@ def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     def make(before: State) -> Event:
         if fields.get("parts", parts) != parts:
             raise PageError("cases were merged or separated since this page was made: load it again")
-        return actions.decide(item, before, analyst, known, id_, fraud, reason, note, is_correction)
+        return actions.decide(item, before, analyst, decision, id_, fraud, reason, note, is_correction)
 
     event = verdicts.record_one(store, item, id_, make)
     # The first of several forms with one id counts: another verdict from the same page is not written.
-    if event.verdict != known:
+    if event.verdict != decision:
         raise PageError(f"this page has recorded {event.verdict} already: load it again to correct that")
     return event
 
@@ -285,18 +285,18 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
     own = [event for event in events if event.item_id in item.names]
     state = item_state.state(own, datetime.now(UTC))
     days = _days(request)
-    known = history.read_history(store, item, _about(item), days, case["alert_ids"] if case else ())
-    alerts = [alert for alert in known.alerts if _is_of(alert, item, case)]
+    past = history.read_history(store, item, _about(item), days, case["alert_ids"] if case else ())
+    alerts = [alert for alert in past.alerts if _is_of(alert, item, case)]
     shown = _latest_of_each_rule(alerts)
-    payments = _payments(store, item, known, state)
-    currency_of = {row["transaction_id"]: money.currencies(store.settings, [row]) for row in known.transactions}
+    payments = _payments(store, item, past, state)
+    currency_of = {row["transaction_id"]: money.currencies(store.settings, [row]) for row in past.transactions}
     paid_in = sorted({name for payment in payments for name in currency_of.get(payment["transaction_id"], ())})
     currencies = money.of_sums(store.settings, paid_in)
     of_account = [] if case else cases.read_cases_of_account(store, item.account_id, _CASES)
     by_hand = [] if case else opened.rows(store, lambda event: event.account_id == item.account_id)
     on_day = [one for one in of_account if row and cases.is_on_day(one, row["day"])]
     with_dossier = case or next(iter(on_day), None)
-    accounts = history.by_account(known.transactions, alerts) if item.has_accounts else []
+    accounts = history.by_account(past.transactions, alerts) if item.has_accounts else []
     # The choices cost queries, and readers have no form to merge.
     may_merge = case is not None and state.decision is None and request.state.person.may_decide
     entries = list_entries.read_key(store, item.entity, item.entity_key)
@@ -325,20 +325,20 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         cases=[*of_account, *by_hand],
         merged_parts=matter_forms.parts(item, named.merged),
         may_merge=may_merge,
-        choices=matter_forms.choices(store, item, known, named.merged) if may_merge else [],
-        history=known,
+        choices=matter_forms.choices(store, item, past, named.merged) if may_merge else [],
+        history=past,
         accounts=accounts[: history.NUMBERED],
         more_accounts=len(accounts[history.NUMBERED :]),
-        timeline=_timeline(store.settings, known, item, history.labels(accounts)),
-        alerts=[_evidence(alert, known) for alert in shown],
+        timeline=_timeline(store.settings, past, item, history.labels(accounts)),
+        alerts=[_evidence(alert, past) for alert in shown],
         more_alerts=len(alerts) - len(shown),
         columns=list(store.settings.silver_columns),
-        score=_score(known),
+        score=_score(past),
         panels=f"{_address(item)}/panels" if store.settings.panels else None,
         days=days,
         spans=[span for span in SPANS if span != days],
         events=[{**vars(event), "text": _said(event)} for event in reversed(events)],
-        verdicts=_earlier(known.verdicts, events),
+        verdicts=_earlier(past.verdicts, events),
         reasons=store.settings.review_reasons,
         people=sorted({event.analyst for event in events}),
         tomorrow=datetime.now(UTC).date() + timedelta(days=1),
@@ -374,13 +374,13 @@ def _is_of(alert: dict[str, Any], item: Item, case: dict[str, Any] | None) -> bo
     return bool(alert["is_of_case"]) if case else alert["transaction_id"] in item.transaction_ids
 
 
-def _payments(store: Store, item: Item, known: History, state: State) -> list[dict[str, Any]]:
+def _payments(store: Store, item: Item, past: History, state: State) -> list[dict[str, Any]]:
     """Return the payments that an item covers or a verdict marks, the earliest first, with ``is_marked``."""
     fraud_ids = state.decision.fraud_ids if state.decision else ()
     if not fraud_ids and item.case_id is not None:
         fraud_ids = item.transaction_ids
     wanted = {*item.transaction_ids, *fraud_ids}
-    rows = {row["transaction_id"]: row for row in known.transactions if row["transaction_id"] in wanted}
+    rows = {row["transaction_id"]: row for row in past.transactions if row["transaction_id"] in wanted}
     if missing := sorted(wanted - rows.keys()):
         rows |= marks.rows(store, item, missing)
     ordered = sorted(rows.values(), key=lambda row: (row["timestamp"], row["transaction_id"]))
@@ -426,8 +426,8 @@ def _account(store: Store, request: Request) -> Item:
 
 
 def _days(request: Request) -> int:
-    given = request.query_params.get("days", "")
-    return int(given) if given in map(str, SPANS) else SPANS[0]
+    text = request.query_params.get("days", "")
+    return int(text) if text in map(str, SPANS) else SPANS[0]
 
 
 def _about(item: Item) -> Window:
@@ -498,8 +498,8 @@ def _facts(
     return facts or [("Account", item.account_id)]
 
 
-def _timeline(settings: Settings, known: History, item: Item, labels: Mapping[str, str]) -> Markup:
-    countries = _new_countries(settings, known) if item.entity == ACCOUNT else {}
+def _timeline(settings: Settings, past: History, item: Item, labels: Mapping[str, str]) -> Markup:
+    countries = _new_countries(settings, past) if item.entity == ACCOUNT else {}
     marks = [
         Mark(
             row["timestamp"],
@@ -512,16 +512,16 @@ def _timeline(settings: Settings, known: History, item: Item, labels: Mapping[st
             bool(row["label"]),
             labels.get(row["account_id"], countries.get(row["transaction_id"], "")),
         )
-        for row in known.transactions
+        for row in past.transactions
     ]
     return charts.timeline(marks, f"{len(marks):,} transactions of {shown(item.entity_key)} by time and amount")
 
 
-def _new_countries(settings: Settings, known: History) -> dict[str, str]:
+def _new_countries(settings: Settings, past: History) -> dict[str, str]:
     """Return the country of each payment whose country differs from that of the payment before."""
     changes = {}
     before = ""
-    for row in reversed(known.transactions):
+    for row in reversed(past.transactions):
         country = money.country(settings, row)
         if country and country != before:
             changes[row["transaction_id"]] = before = country
@@ -556,9 +556,9 @@ def _latest_of_each_rule(alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*latest, *others[: max(0, _ALERTS - len(latest))]]
 
 
-def _evidence(alert: dict[str, Any], known: History) -> dict[str, Any]:
+def _evidence(alert: dict[str, Any], past: History) -> dict[str, Any]:
     """Return an alert with the rows of its evidence, their accounts, and the columns that the rule used."""
-    accounts = {row["transaction_id"]: row["account_id"] for row in known.transactions}
+    accounts = {row["transaction_id"]: row["account_id"] for row in past.transactions}
     parts = alert["evidence"] or []
     further = [dict(one or {}) for one in alert["evidence_columns"] or [{}] * len(parts)]
     rows = [
@@ -569,8 +569,8 @@ def _evidence(alert: dict[str, Any], known: History) -> dict[str, Any]:
     return {**alert, "rows": rows, "columns": columns, "measures": alert["measures"] or []}
 
 
-def _score(known: History) -> dict[str, Any] | None:
+def _score(past: History) -> dict[str, Any] | None:
     """Return the transaction with the highest score, of the case if any of its transactions has one."""
-    scored = [row for row in known.transactions if row["probability"] is not None]
+    scored = [row for row in past.transactions if row["probability"] is not None]
     of_case = [row for row in scored if row["is_of_case"]] or scored
     return max(of_case, key=lambda row: float(row["probability"]), default=None)

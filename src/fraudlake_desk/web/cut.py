@@ -15,19 +15,19 @@ def brief(text: object, most: int = CELL) -> str:
 
     Use it where something else leads to the whole text, such as a link to an account's page.
     """
-    given = str(text)
-    if len(given) <= most:
-        return disambiguate(given)
+    full = str(text)
+    if len(full) <= most:
+        return disambiguate(full)
     end = most // 2 - 1
-    return f"{disambiguate(given[: most - end - 1])}…{disambiguate(given[-end:])}"
+    return f"{disambiguate(full[: most - end - 1])}…{disambiguate(full[-end:])}"
 
 
 def cut(text: object, most: int = CELL) -> Markup:
     """Return a text; one of more than ``most`` letters is shortened, and opens on a click."""
-    given = str(text)
-    if len(given) <= most:
-        return Markup(f"<bdi>{escape(disambiguate(given))}</bdi>")  # noqa: S704 (escaped here)
-    return _opening(brief(given, most), given)
+    full = str(text)
+    if len(full) <= most:
+        return Markup(f"<bdi>{escape(disambiguate(full))}</bdi>")  # noqa: S704 (escaped here)
+    return _opening(brief(full, most), full)
 
 
 def whole(text: str, most: int) -> Markup:

@@ -46,10 +46,10 @@ def event_id(fields: Fields) -> str:
     Raises:
         PageError: the form has no valid id.
     """
-    given = fields.get("event_id", "")
-    if len(given) != 32 or not given.isalnum():
+    id_ = fields.get("event_id", "")
+    if len(id_) != 32 or not id_.isalnum():
         raise PageError("the form has no id of its event: load the page again")
-    return given
+    return id_
 
 
 async def read(request: Request, access: Access) -> Fields:

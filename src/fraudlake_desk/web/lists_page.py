@@ -31,7 +31,7 @@ def routes(site: Site) -> list[Route]:
         store = site.store_of(request.state.person)
         name = request.path_params["name"]
         present = rules.read(store)[0]
-        if name not in {known for known, _ in lists.read_names(store, present)}:
+        if name not in {existing for existing, _ in lists.read_names(store, present)}:
             raise MissingError(f"there is no list {shown(name)}")
         entries = lists.entries(store, present, name, is_all=True, limit=_MOST)
         return site.page(

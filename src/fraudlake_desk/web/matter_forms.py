@@ -96,12 +96,12 @@ def parts(item: Item, merged: Merges) -> list[dict[str, Any]]:
     ]
 
 
-def choices(store: Store, item: Item, known: History, merged: Merges) -> list[tuple[str, str]]:
+def choices(store: Store, item: Item, past: History, merged: Merges) -> list[tuple[str, str]]:
     """Return open cases that might be merged with an item, the latest first: their ids, and a text for each.
 
     They share an account or a payment with the item.
     """
-    accounts = {row["account_id"] for row in known.transactions if row["is_of_case"]} | {item.account_id}
+    accounts = {row["account_id"] for row in past.transactions if row["is_of_case"]} | {item.account_id}
     few = sorted(accounts)[:_MOST]
     has = " OR ".join(f"array_contains(transaction_ids, {value(id_)})" for id_ in item.transaction_ids[:_MOST])
     where = f"WHERE (entity = {value(ACCOUNT)} AND {one_of('account_id', few)}) OR {has or 'false'}"

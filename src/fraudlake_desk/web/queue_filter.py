@@ -62,13 +62,13 @@ class QueueFilter:
     sort: str = ""
 
     @classmethod
-    def read(cls, given: Mapping[str, str]) -> QueueFilter:
+    def read(cls, fields: Mapping[str, str]) -> QueueFilter:
         """Return the filter of the query of an address, or of the fields of a form.
 
         Raises:
             PageError: a value is not valid.
         """
-        chosen = cls(**{name: given.get(name, "") for name in (*_TITLES, "sort")})
+        chosen = cls(**{name: fields.get(name, "") for name in (*_TITLES, "sort")})
         _require("state", chosen.state, STATES)
         _require("sort", chosen.sort, [sign + name for name in _KEYS for sign in ("", "-")])
         for name in ("amount_from", "amount_to"):
@@ -120,9 +120,9 @@ class QueueFilter:
     def ordered(self, queued: Iterable[Queued]) -> list[Queued]:
         """Return items in the order of the filter; those without a value come last."""
         key = _KEYS[self.sort.removeprefix("-") or "rank"]
-        known = [one for one in queued if key(one) is not None]
+        present = [one for one in queued if key(one) is not None]
         absent = [one for one in queued if key(one) is None]
-        return sorted(known, key=key, reverse=self.sort.startswith("-")) + absent
+        return sorted(present, key=key, reverse=self.sort.startswith("-")) + absent
 
     def has(self, one: Queued, viewer: str) -> bool:
         """Return whether an item fulfils all conditions for a viewer."""
@@ -169,9 +169,9 @@ def _is_in(state: str, one: Queued, viewer: str) -> bool:
     return one.row["kind"] == cases.DRAWN and one.state.wants_second_look
 
 
-def _require(name: str, value: str, known: Collection[str]) -> None:
-    if value and value not in known:
-        raise PageError(f"{name}: there is no '{shown(value)}', but {', '.join(known)}")
+def _require(name: str, value: str, choices: Collection[str]) -> None:
+    if value and value not in choices:
+        raise PageError(f"{name}: there is no '{shown(value)}', but {', '.join(choices)}")
 
 
 def _number(name: str, text: str) -> float | None:

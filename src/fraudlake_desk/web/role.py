@@ -56,11 +56,11 @@ class Roles(ABC):
 class SameRole(Roles):
     """Gives everybody the same role."""
 
-    given: Role
+    constant: Role
 
     def role(self, name: str, groups: Collection[str]) -> Role:
         """Return the role: see :meth:`Roles.role`."""
-        return self.given
+        return self.constant
 
 
 @dataclass(frozen=True)

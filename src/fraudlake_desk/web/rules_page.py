@@ -210,12 +210,12 @@ def _saved(text: str | None, changes: list[RuleVersion]) -> str | None:
     return f"Version {text} is a draft now." if statuses.get(text) == "draft" else None
 
 
-def _limits(version: RuleVersion, given: Mapping[str, str]) -> dict[str, float]:
+def _limits(version: RuleVersion, query: Mapping[str, str]) -> dict[str, float]:
     """Return the given limits that differ from the rule's."""
     moved = {}
     for name, now in version.rule.limits.items():
         try:
-            value = float(given.get(name, now))
+            value = float(query.get(name, now))
         except ValueError:
             raise PageError(f"{name}: give a number") from None
         if not math.isfinite(value):
@@ -293,5 +293,5 @@ def _weighted(of: Precision) -> str:
 
 
 def _precision(agreement: Agreement) -> str:
-    known = f"{agreement.right_alerts:,} of {agreement.alerts_with_truth:,}"
-    return f"{share(agreement.precision)} ({known})" if agreement.alerts_with_truth else "unknown"
+    counts = f"{agreement.right_alerts:,} of {agreement.alerts_with_truth:,}"
+    return f"{share(agreement.precision)} ({counts})" if agreement.alerts_with_truth else "unknown"
