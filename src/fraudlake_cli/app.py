@@ -170,11 +170,11 @@ def cli() -> None:
     """
 
 
-def person_of(store: Store, given: str | None) -> str:
+def person_of(store: Store, name: str | None) -> str:
     """Return the name under which somebody acts: see :func:`fraudlake.approvals.gate.person_of`."""
     from fraudlake.approvals import gate
 
-    return gate.person_of(store, given)
+    return gate.person_of(store, name)
 
 
 def follow_reviews(lake: Lake) -> None:

@@ -100,9 +100,9 @@ EVERYWHERE = _everywhere()
 class Command(click.Command):
     """A command that also takes the options of all commands, and whose help ends with an example call."""
 
-    def __init__(self, *arguments: Any, example: str = "", task: str = "", **given: Any) -> None:
+    def __init__(self, *arguments: Any, example: str = "", task: str = "", **attributes: Any) -> None:
         """Make a command; ``example`` is a call of it, and ``task`` the heading that lists it if the group does not."""
-        super().__init__(*arguments, **given)
+        super().__init__(*arguments, **attributes)
         self.example = example
         self.task = task
 
@@ -129,7 +129,7 @@ class Commands(click.Group):
     command_class = Command
 
     def __init__(
-        self, *arguments: Any, example: str = "", tasks: Mapping[str, tuple[str, ...]] | None = None, **given: Any
+        self, *arguments: Any, example: str = "", tasks: Mapping[str, tuple[str, ...]] | None = None, **attributes: Any
     ) -> None:
         """Make a group of commands.
 
@@ -138,9 +138,9 @@ class Commands(click.Group):
             example: a call of one of its commands.
             tasks: names of commands by task; then come the commands that name the task themselves. Commands without
                 a task come last.
-            given: keyword arguments of click's group.
+            attributes: keyword arguments of click's group.
         """
-        super().__init__(*arguments, **given)
+        super().__init__(*arguments, **attributes)
         self.example = example
         self._tasks = tasks or {}
 
@@ -206,10 +206,10 @@ def time_of(option: str, text: str) -> datetime:
         UsageError: the text is not a time.
     """
     try:
-        given = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(f"{option} {text}: must be a time such as 2026-03-07 or 2026-03-07T12:30") from None
-    return given if given.tzinfo else given.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def flag(name: str) -> Any:

@@ -333,10 +333,10 @@ def _print_entities(console: Console, lake: Lake, status: Status) -> None:
         (figures,) = lake.store.query(
             f"SELECT {columns} FROM {tables.GOLD_FRAUD_PREDICTIONS.name}", tables.GOLD_FRAUD_PREDICTIONS
         ).to_pylist()
-        known = f"known for {counted(figures['known'], 'transaction')}"
+        text = f"known for {counted(figures['known'], 'transaction')}"
         if figures["known"]:
-            known += f", {figures['mean']:.2f} on average, {figures['most']:.2f} at most"
-        console.print(Text(f"  {name} ({feature.meaning}): {known}"), soft_wrap=True)
+            text += f", {figures['mean']:.2f} on average, {figures['most']:.2f} at most"
+        console.print(Text(f"  {name} ({feature.meaning}): {text}"), soft_wrap=True)
 
 
 def print_versions(console: Console, versions: list[Version]) -> None:

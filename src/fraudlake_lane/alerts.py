@@ -196,14 +196,14 @@ def _alert(
     of: LaneRule[SmallThenLargeRule] | LaneRule[ThresholdRule], transaction: Column, further: dict[str, Column]
 ) -> Column:
     """Return the detector's output of an alert, and the position of its transaction's message."""
-    known = {
+    values = {
         "rule": F.lit(of.rule.name),
         "rule_version": F.lit(of.version),
         "kind": F.lit(of.rule.kind),
         **{name: transaction[name] for name in ("transaction_id", "time", "amount")},
         **further,
     }
-    columns = [known.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in _OUTPUT.items()]
+    columns = [values.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in _OUTPUT.items()]
     return F.struct(*columns, *(transaction[name].alias(name) for name in PLACE))
 
 

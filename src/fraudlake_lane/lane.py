@@ -138,8 +138,8 @@ def run(
         failure = query.exception()
         totals.add(query)
         if failure is not None:
-            known = client.explain(settings, settings.topic, "--topic", str(failure))
-            raise FraudlakeError(f"realtime failed: {known or cause_of(str(failure))}; details are in {own.log}")
+            reason = client.explain(settings, settings.topic, "--topic", str(failure))
+            raise FraudlakeError(f"realtime failed: {reason or cause_of(str(failure))}; details are in {own.log}")
         query.stop()
         return totals
 

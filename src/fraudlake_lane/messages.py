@@ -68,13 +68,13 @@ def bronze(kafka: DataFrame, settings: Settings) -> DataFrame:
     text = F.col("value").cast("string")
     rows = kafka.select("*", _parsed(text, {"ts": "TIMESTAMP"} | {field.name: field.type for field in fields}))
     if settings.columns:
-        given = {settings.columns[name].field: "STRING" for name in settings.columns}
-        rows = rows.select("*", _parsed(text, given, "given"))
+        types = {settings.columns[name].field: "STRING" for name in settings.columns}
+        rows = rows.select("*", _parsed(text, types, "given"))
     values = {field.column: _value(text, field.name, field.type) for field in fields}
     time = F.coalesce("parsed.dt", "parsed.ts")
     values["dt"] = _time(time)
     misfits = [
-        F.when(_given(text, field.name).isNotNull() & values[field.column].isNull(), field.column)
+        F.when(_declared_text(text, field.name).isNotNull() & values[field.column].isNull(), field.column)
         for field in fields
         if field.column in settings.columns
     ]
@@ -108,9 +108,9 @@ def _value(text: Column, field: str, kind: str) -> Column:
     return _exact(value, text, field) if kind == "DOUBLE" else value
 
 
-def _given(text: Column, field: str) -> Column:
-    given = F.col(f"given.`{field}`")
-    return F.coalesce(given, _within(text, field)) if "." in field else given
+def _declared_text(text: Column, field: str) -> Column:
+    value = F.col(f"given.`{field}`")
+    return F.coalesce(value, _within(text, field)) if "." in field else value
 
 
 def _within(text: Column, field: str) -> Column:

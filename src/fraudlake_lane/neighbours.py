@@ -150,7 +150,7 @@ class _LastRows(StatefulProcessor):
         """Yield each row with its account's last rows, the latest first, and its index among them."""
         last = [*zip(*(self._state.get() or ()), strict=True)]
         # A micro-batch has many rows, in no order.
-        for row in sorted((tuple(given[name] for name in ROW) for given in rows), key=_order_of):
+        for row in sorted((tuple(fields[name] for name in ROW) for fields in rows), key=_order_of):
             last = self._recent(sorted([*last, row], key=_order_of, reverse=True))
             if row in last:
                 yield Row("account_id", *_ARRAYS, "number")(key[0], *_columns(last), last.index(row))

@@ -75,7 +75,7 @@ def build(node: exp.Expr, context: Context) -> Expression:
         UsageError: a name is unknown, a type does not fit, or something is not supported; with its position.
     """
     builder = _BUILDERS.get(type(node))
-    unknown = sorted(name for name, given in node.args.items() if given and name not in _KNOWN_PARTS)
+    unknown = sorted(name for name, part in node.args.items() if part and name not in _KNOWN_PARTS)
     if builder is None or unknown:
         context.refuse(node, f"{' '.join([_called(node), *unknown])} is not supported")
     built = builder(node, context)
@@ -848,7 +848,7 @@ def _extreme(choose: Callable[..., Any]) -> Callable[[exp.Anonymous, Context], E
         common = _common_type(parts)
         if common is None or common == BOOLEAN:
             context.refuse(node, f"{str(node.this).upper()} takes numbers, or texts, or times")
-        return strict(common, lambda *given: choose(given), *(_as(part, common) for part in parts))
+        return strict(common, lambda *arguments: choose(arguments), *(_as(part, common) for part in parts))
 
     return build_call
 

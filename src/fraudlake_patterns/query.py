@@ -202,9 +202,9 @@ class _Reader:
             self._text.refuse(
                 sql.position(table), f"there is no table '{table.sql()}': a query reads {self._tables[0]}"
             )
-        for name, given in select.args.items():
-            if given and name not in ("kind", "expressions", "from_", "where"):
-                at = sql.position(given[0] if isinstance(given, list) else given)
+        for name, part in select.args.items():
+            if part and name not in ("kind", "expressions", "from_", "where"):
+                at = sql.position(part[0] if isinstance(part, list) else part)
                 self._text.refuse(at, f"{name.upper().rstrip('_')} is not supported around MATCH_RECOGNIZE")
         here = {output.name: Column(output.name, output.expression.type) for output in row}
         context = Context(self._text, here, self._time, table=self._clauses.alias, is_outer=True)

@@ -288,13 +288,13 @@ def _charge_back(frauds: pa.Table, folder: Path, draw: np.random.Generator) -> N
     paid = frauds["dt"].to_numpy()
     delays = (draw.uniform(*CHARGEBACK_DAYS, len(paid)) * DAY).astype("timedelta64[us]")
     times = map(np.datetime_as_string, (paid, paid + delays))
-    for account, amount, at, known in zip(
+    for account, amount, at, known_at in zip(
         *(frauds[name].to_pylist() for name in ("accountId", "amount")), *times, strict=True
     ):
-        file = folder / f"{known[:10]}.csv"
+        file = folder / f"{known_at[:10]}.csv"
         header = "" if file.exists() else "account_id,amount,timestamp,decided_at\n"
         with file.open("a") as rows:
-            rows.write(f"{header}{account},{amount:.2f},{at},{known}\n")
+            rows.write(f"{header}{account},{amount:.2f},{at},{known_at}\n")
 
 
 def _tables(traffic: Traffic, rows: int) -> Iterator[pa.Table]:

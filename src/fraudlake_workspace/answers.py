@@ -132,23 +132,23 @@ def of_texts(rows: Sequence[Sequence[str | None]], columns: pa.Schema) -> pa.Tab
     return pa.table(made, schema=columns)
 
 
-def _value(given: Any, type_: pa.DataType) -> Any:
+def _value(value: Any, type_: pa.DataType) -> Any:
     """Return a value, given as a text or as a part of JSON, in a type."""
-    if given is None:
+    if value is None:
         return None
     if pa.types.is_nested(type_):
-        return _nested(json.loads(given) if isinstance(given, str) else given, type_)
+        return _nested(json.loads(value) if isinstance(value, str) else value, type_)
     read = next((read for is_of, read in _READERS if is_of(type_)), str)
-    return read(given)
+    return read(value)
 
 
-def _nested(given: Any, type_: pa.DataType) -> Any:
+def _nested(value: Any, type_: pa.DataType) -> Any:
     if pa.types.is_list(type_):
-        return [_value(part, type_.value_type) for part in given]
+        return [_value(part, type_.value_type) for part in value]
     if pa.types.is_map(type_):
-        pairs = given.items() if isinstance(given, dict) else ((pair["key"], pair.get("value")) for pair in given)
+        pairs = value.items() if isinstance(value, dict) else ((pair["key"], pair.get("value")) for pair in value)
         return [(_value(key, type_.key_type), _value(part, type_.item_type)) for key, part in pairs]
-    return {field.name: _value(given.get(field.name), field.type) for field in type_}
+    return {field.name: _value(value.get(field.name), field.type) for field in type_}
 
 
 def _moment(text: str) -> datetime:
@@ -157,10 +157,10 @@ def _moment(text: str) -> datetime:
 
 
 _READERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...] = (
-    (pa.types.is_boolean, lambda given: given in (True, "true")),
+    (pa.types.is_boolean, lambda value: value in (True, "true")),
     (pa.types.is_integer, int),
     (pa.types.is_floating, float),
-    (pa.types.is_decimal, lambda given: Decimal(str(given))),
+    (pa.types.is_decimal, lambda value: Decimal(str(value))),
     (pa.types.is_date, date.fromisoformat),
     (pa.types.is_timestamp, _moment),
     (pa.types.is_binary, base64.b64decode),

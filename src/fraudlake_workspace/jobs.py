@@ -149,8 +149,8 @@ def parameters(job: api.BaseJob) -> list[str]:
 
 def parameter(job: api.BaseJob, name: str) -> str | None:
     """Return the value of a job's parameter, such as ``--source``; None if no task has it."""
-    given = parameters(job)
-    return given[given.index(name) + 1] if name in given else None
+    values = parameters(job)
+    return values[values.index(name) + 1] if name in values else None
 
 
 def _deployed(client: WorkspaceClient, settings: Settings) -> list[api.BaseJob]:

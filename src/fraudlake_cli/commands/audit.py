@@ -42,7 +42,7 @@ def verify(app: App, /, known: str | None, known_approval: str | None, **flags: 
     from fraudlake.review import audit_file
 
     store = app.open_store(**flags)
-    noted = (_known("--known", known), _known("--known-approval", known_approval))
+    noted = (_parse_event("--known", known), _parse_event("--known-approval", known_approval))
     verified = audit_file.verify(store, *noted)
     for table, one in verified.items():
         if one.faults:
@@ -94,7 +94,7 @@ def _parts(parts: list[Part]) -> str:
     return ", ".join(f"{counted(part.events, 'event')} of {_WHAT[part.table]}" for part in parts)
 
 
-def _known(option: str, text: str | None) -> tuple[int, str] | None:
+def _parse_event(option: str, text: str | None) -> tuple[int, str] | None:
     if text is None:
         return None
     number, _, hash_ = text.partition(":")

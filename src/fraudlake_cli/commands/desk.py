@@ -76,9 +76,9 @@ def desk(
         shown = "127.0.0.1" if host in _ANY else f"[{host}]" if ":" in host else host
         address = f"{settings.public_url or f'http://{shown}:{port}'}/"
 
-        def say(given: str, text: str) -> None:
+        def say(address: str, text: str) -> None:
             with suppress(BrokenPipeError):  # e.g. piped to `head -1` for the first address
-                app.say({"address": given}, f"{text}: {given}")
+                app.say({"address": address}, f"{text}: {address}")
 
         if settings.user_header:
             site = server.site_of_team(store, most, host, activity)

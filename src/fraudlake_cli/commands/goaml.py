@@ -52,11 +52,11 @@ def report(app: App, /, item: str, mapping: Path, out: Path | None, **flags: str
     store = app.open_store(**flags)
     named = items.require_named(store, item)
     try:
-        given = toml_file.read(mapping)
+        values = toml_file.read(mapping)
     except (OSError, ValueError) as error:
         raise UsageError(f"--mapping {mapping}: {first_line(error)}") from None
     try:
-        made = goaml.report(store, named, given, datetime.now(UTC))
+        made = goaml.report(store, named, values, datetime.now(UTC))
     except UsageError as error:
         raise UsageError(f"{mapping}: {error}") from None
     file = out or Path(f"goaml-{named.item.item_id[:32]}.xml")

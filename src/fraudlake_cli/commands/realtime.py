@@ -57,8 +57,8 @@ def realtime(app: App, /, file: Path | None, without_end: bool, duration: str | 
     settings = app.settings_of_lake(**flags)
     messages.require_flinks(settings)
     time = None if duration is None else _duration(duration)
-    given = [*(rules_of_lake(app, flags) if file is None else rules_of_file(file))]
-    chosen = rules.choose(given, without_end)
+    entries = [*(rules_of_lake(app, flags) if file is None else rules_of_file(file))]
+    chosen = rules.choose(entries, without_end)
     for name, reason in chosen.refused.items():
         console.print(f"{name} runs in 'fraudlake detect' only: {reason}", markup=False, soft_wrap=True)
 
@@ -73,7 +73,7 @@ def realtime(app: App, /, file: Path | None, without_end: bool, duration: str | 
 
     def progress(totals: Totals) -> None:
         console.print(f"realtime: {_line(totals)}", markup=False, soft_wrap=True)
-        if file is None and _have_changed(app, flags, given):
+        if file is None and _have_changed(app, flags, entries):
             console.print("the lake's rules have changed: restart the lane to use them")
 
     from fraudlake_lane import lane
@@ -101,14 +101,14 @@ def rules_of_lake(app: App, flags: dict[str, str | None]) -> Iterable[tuple[Rule
     return ((version.rule, version.status, version.version) for version in rules.evaluated)
 
 
-def _have_changed(app: App, flags: dict[str, str | None], given: list[tuple[Rule, Status, int | None]]) -> bool:
+def _have_changed(app: App, flags: dict[str, str | None], entries: list[tuple[Rule, Status, int | None]]) -> bool:
     """Return whether the lake's live rules have changed; not in a workspace, where the check would slow the lane."""
 
     def live(rules: Iterable[tuple[Rule, Status, int | None]]) -> list[tuple[Rule, int | None]]:
         return [(rule, version) for rule, status, version in rules if status == "live"]
 
     try:
-        return not app.settings(**flags).is_in_workspace and live(rules_of_lake(app, flags)) != live(given)
+        return not app.settings(**flags).is_in_workspace and live(rules_of_lake(app, flags)) != live(entries)
     except Exception:  # an error in the lake must not stop the lane
         return False
 

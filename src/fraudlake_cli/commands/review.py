@@ -584,7 +584,7 @@ def _set_aside(
     event_id: str | None,
     flags: Mapping[str, str | None],
     text: Callable[[Event], str],
-    **given: Any,
+    **fields: Any,
 ) -> None:
     from fraudlake_desk.review import actions
 
@@ -592,7 +592,7 @@ def _set_aside(
     name = person_of(store, analyst)
 
     def make(item: Item, before: State, new: str) -> Event:
-        return actions.set_aside(item, before, name, kind, new, reason, **given)
+        return actions.set_aside(item, before, name, kind, new, reason, **fields)
 
     _carry_out(app, store, names, event_id, make, text)
 
@@ -605,7 +605,7 @@ def _carry_out(
     from fraudlake_desk.review import several, verdicts
 
     several.require_few(names)
-    given = event_id or event_log.new_id()
+    first_id = event_id or event_log.new_id()
     chosen: dict[str, Item] = {}
     outcomes: Outcomes = {}
     for name in names:
@@ -615,9 +615,9 @@ def _carry_out(
             outcomes[name] = missing
     if len(names) == 1 and chosen:  # the event keeps the given id
         (item,) = chosen.values()
-        outcomes[names[0]] = verdicts.record_one(store, item, given, lambda before: make(item, before, given))
+        outcomes[names[0]] = verdicts.record_one(store, item, first_id, lambda before: make(item, before, first_id))
     elif chosen:
-        outcomes |= several.carry_out(store, chosen, given, (), make)
+        outcomes |= several.carry_out(store, chosen, first_id, (), make)
     _say_outcomes(app, {name: outcomes[name] for name in names}, text)
 
 
@@ -650,11 +650,11 @@ def _as_row(event: Event) -> dict[str, Any]:
     return dict(row)
 
 
-def _day_of(store: Store, given: datetime | None) -> date:
+def _day_of(store: Store, time: datetime | None) -> date:
     from fraudlake.review import items
     from fraudlake_desk.queue import queue
 
-    return given.date() if given else items.latest(items.days(store)) or queue.last(store)
+    return time.date() if time else items.latest(items.days(store)) or queue.last(store)
 
 
 def _no_queue(day: date) -> str:

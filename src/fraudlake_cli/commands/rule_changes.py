@@ -67,7 +67,7 @@ def add(
     from fraudlake.detection import rule_table
     from fraudlake.rules import rule_file, rule_pack
 
-    if sum(given is not None for given in (file, sql, pack)) != 1 or (sql is None) != (name is None):
+    if sum(source is not None for source in (file, sql, pack)) != 1 or (sql is None) != (name is None):
         raise UsageError("give either a FILE of rules, or --pack NAME, or --sql FILE with --name NAME")
     if pack is not None:
         file = rule_pack.find(pack).file

@@ -72,50 +72,50 @@ def flags() -> list[click.Parameter]:
     return [*{option.name: option for name in COMMANDS for option in _flags_of(name)}.values()]
 
 
-def require_flags(given: Mapping[str, Any], steps: Collection[str] = ()) -> None:
+def require_flags(values: Mapping[str, Any], steps: Collection[str] = ()) -> None:
     """Refuse flags that would do nothing.
 
     Args:
-        given: values of :func:`flags`.
+        values: values of :func:`flags`.
         steps: the named steps; by default a whole run.
 
     Raises:
         UsageError: a flag belongs to a step that is not run.
     """
-    known = {option.name for step in steps or COMMANDS for option in _flags_of(step)}
+    options = {option.name for step in steps or COMMANDS for option in _flags_of(step)}
     if not steps:
-        known -= _ONLY_NAMED
+        options -= _ONLY_NAMED
     for step in COMMANDS:
         for option in _flags_of(step):
-            if given[_name(option)] not in (None, False) and option.name not in known:
+            if values[_name(option)] not in (None, False) and option.name not in options:
                 raise UsageError(f"{option.opts[0]} is a flag of {step}: name it in --steps")
 
 
-def run(context: click.Context, steps: list[str], given: Mapping[str, Any]) -> None:
+def run(context: click.Context, steps: list[str], values: Mapping[str, Any]) -> None:
     """Run the commands of steps one after the other; with a continuous trigger, then their streams together.
 
     Args:
         context: the context of the calling command.
         steps: the names of the steps.
-        given: values of :func:`flags`.
+        values: values of :func:`flags`.
     """
     app = _Steps(
         **vars(context.obj),
         streaming=streaming(steps),
-        given={name: given[name] for name in given if name in Settings.model_fields},
+        setting_flags={name: values[name] for name in values if name in Settings.model_fields},
     )
     context.obj = app
     with app.joined():
         with planned(*steps) as is_done:
             for step in steps:
-                _call(context, step, given)
+                _call(context, step, values)
                 if step == "score" and "aggregate" in steps:
                     aggregate_score_alerts(app.open())
                 is_done()
         if app.settings().trigger == "continuous":
             app.together = []
             for step in app.streaming:
-                _call(context, step, given)
+                _call(context, step, values)
             app.run_together()
 
 
@@ -128,9 +128,9 @@ def aggregate_score_alerts(lake: Lake) -> None:
         run_streams(lake, aggregate.streams(lake), "available-now")
 
 
-def _call(context: click.Context, step: str, given: Mapping[str, Any]) -> None:
+def _call(context: click.Context, step: str, values: Mapping[str, Any]) -> None:
     context.obj.step = step
-    context.invoke(COMMANDS[step], **{name: given[name] for name in map(_name, _flags_of(step))})
+    context.invoke(COMMANDS[step], **{name: values[name] for name in map(_name, _flags_of(step))})
 
 
 def _flags_of(step: str) -> list[click.Parameter]:
@@ -147,7 +147,7 @@ class _Steps(App):
 
     streaming: tuple[str, ...] = ()
     """The steps that run streams."""
-    given: Mapping[str, Any] = field(default_factory=dict)
+    setting_flags: Mapping[str, Any] = field(default_factory=dict)
     """The settings among the flags."""
     step: str = ""
     """The step that runs."""
@@ -158,11 +158,11 @@ class _Steps(App):
 
     @cached_property
     def _settings(self) -> Settings:
-        return super().settings(**self.given)
+        return super().settings(**self.setting_flags)
 
     @cached_property
     def _lake(self) -> Lake:
-        lake = super().open(**self.given)
+        lake = super().open(**self.setting_flags)
         lake.steps = self.streaming
         return lake
 
@@ -176,7 +176,7 @@ class _Steps(App):
 
     def open_existing(self, **flags: object) -> Lake:
         """Return the lake of all steps; before the first result, open it without creating anything."""
-        return self._lake if self.results else super().open_existing(**self.given)
+        return self._lake if self.results else super().open_existing(**self.setting_flags)
 
     def run(self, lake: Lake, streams: list[Stream]) -> list[Done]:
         """Run the streams of a step over the available rows, or leave them to :meth:`run_together`."""

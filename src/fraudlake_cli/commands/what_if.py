@@ -77,15 +77,15 @@ def whatif(
     app.say(as_dict, _text(result, f"live version {live.version}" if live else "nothing", weighted, lake))
 
 
-def _rule(rules: RuleSet, given: str) -> Rule:
+def _rule(rules: RuleSet, name: str) -> Rule:
     """Return the rule of a lake by its name, or that of a file."""
     from fraudlake.rules import rule_file
 
-    file = Path(given)
+    file = Path(name)
     if file.suffix == ".sql":
         return query_of(file, file.stem)
     if file.suffix != ".toml":
-        return rules.version_of(given).rule
+        return rules.version_of(name).rule
     read = rule_file.read(file)
     if len(read) != 1:
         raise UsageError(f"{file} has {counted(len(read), 'rule')}: give a file with one, or the NAME of a rule")

@@ -71,7 +71,7 @@ class _Workspace:
 )
 @options("landing", "checkpoints", "kafka_secret")
 @click.pass_obj
-def check(given: _Workspace, /, service_principal: str | None, groups: tuple[str, ...], **flags: str | None) -> None:
+def check(target: _Workspace, /, service_principal: str | None, groups: tuple[str, ...], **flags: str | None) -> None:
     """Check whether you may use catalog, schema, volumes, warehouse and secret, and show what to grant.
 
     Reads the workspace; writes one small file into the volume of the checkpoints and removes it. Exit code 1 if
@@ -79,15 +79,15 @@ def check(given: _Workspace, /, service_principal: str | None, groups: tuple[str
     """
     from fraudlake_workspace.check import check as checks_of
 
-    wanted = given.settings(**flags)
+    wanted = target.settings(**flags)
     results = []
-    for result in checks_of(given.connect(), wanted, given.warehouse, service_principal, groups):
+    for result in checks_of(target.connect(), wanted, target.warehouse, service_principal, groups):
         results.append(result)
-        if not given.app.json:
+        if not target.app.json:
             mark, remedy = ("[green]✓[/]", "") if result.ok else ("[red]✗[/]", f"\n  {escape(result.remedy or '')}")
             output.print(f"{mark} {escape(result.what)}: {escape(result.seen)}{remedy}", soft_wrap=True)
     ok = all(result.ok for result in results)
-    given.app.show({"ok": ok, "checks": [asdict(result) for result in results]})
+    target.app.show({"ok": ok, "checks": [asdict(result) for result in results]})
     if not ok:
         sys.exit(1)
 
@@ -95,12 +95,12 @@ def check(given: _Workspace, /, service_principal: str | None, groups: tuple[str
 @workspace.command("jobs", example="fraudlake --catalog main --schema fraud workspace jobs --runs 5")
 @click.option("--runs", type=click.IntRange(min=0, max=20), default=3, show_default=True, help="Runs for each job.")
 @click.pass_obj
-def jobs_(given: _Workspace, /, runs: int) -> None:
+def jobs_(target: _Workspace, /, runs: int) -> None:
     """List the deployed jobs with their last runs: state, duration, and the error of failed runs."""
     from fraudlake_workspace import jobs
 
-    deployed = jobs.jobs(given.connect(), given.app.settings(), runs)
-    given.app.show({"jobs": [asdict(job) for job in deployed]}, lambda: _print_jobs(deployed))
+    deployed = jobs.jobs(target.connect(), target.app.settings(), runs)
+    target.app.show({"jobs": [asdict(job) for job in deployed]}, lambda: _print_jobs(deployed))
 
 
 def _print_jobs(deployed: Sequence[Job]) -> None:
@@ -118,17 +118,17 @@ def _print_jobs(deployed: Sequence[Job]) -> None:
 @click.option("--wait", "is_waiting", is_flag=True, help="Watch the run to its end; exit code 1 if it fails.")
 @click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait at most.")
 @click.pass_obj
-def run_(given: _Workspace, /, job: str, is_waiting: bool, timeout: float) -> None:
+def run_(target: _Workspace, /, job: str, is_waiting: bool, timeout: float) -> None:
     """Start a deployed JOB: its name (such as ingest_and_detect) or its id."""
     from fraudlake_workspace import jobs
 
-    client = given.connect()
-    started = jobs.start(client, jobs.find(client, given.app.settings(), job))
+    client = target.connect()
+    started = jobs.start(client, jobs.find(client, target.app.settings(), job))
     if not is_waiting:
-        given.app.say({"run": started}, f"run {started} has started")
+        target.app.say({"run": started}, f"run {started} has started")
         return
     ended = _watched(client, started, timeout)
-    given.app.say({"run": started, **asdict(ended)}, f"run {started} succeeded in {ended.seconds:.0f} s: {ended.url}")
+    target.app.say({"run": started, **asdict(ended)}, f"run {started} succeeded in {ended.seconds:.0f} s: {ended.url}")
 
 
 @workspace.command("smoke", example="fraudlake --catalog main --schema fraud workspace smoke")
@@ -136,7 +136,7 @@ def run_(given: _Workspace, /, job: str, is_waiting: bool, timeout: float) -> No
 @click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait for it at most.")
 @options("landing")
 @click.pass_obj
-def smoke_(given: _Workspace, /, job: str, timeout: float, **flags: str | None) -> None:
+def smoke_(target: _Workspace, /, job: str, timeout: float, **flags: str | None) -> None:
     """Land the ten transactions of Flink's tutorial, run the job, and expect alerts for accounts 2, 4 and 3.
 
     Writes one file into the landing folder, with separate accounts, and removes it and its rows afterwards.
@@ -145,14 +145,14 @@ def smoke_(given: _Workspace, /, job: str, timeout: float, **flags: str | None) 
     from fraudlake_workspace import jobs
     from fraudlake_workspace.sql import Sql, warehouse
 
-    wanted = given.settings(**flags)
-    client = given.connect()
+    wanted = target.settings(**flags)
+    client = target.connect()
     job_id = jobs.find(client, wanted, job)
-    sql = Sql(client, str(warehouse(client, given.warehouse).id), str(wanted.catalog), str(wanted.schema_name))
+    sql = Sql(client, str(warehouse(client, target.warehouse).id), str(wanted.catalog), str(wanted.schema_name))
     smoke = smoking.Smoke.new()
     ended = smoking.smoke(client, wanted, sql, lambda: _watched(client, jobs.start(client, job_id), timeout), smoke)
     text = f"alerts for accounts {', '.join(smoking.EXPECTED)}, as in Flink's tutorial; cleaned up. {ended.url}"
-    given.app.say({"alerts": smoking.EXPECTED, "run": ended.id}, text)
+    target.app.say({"alerts": smoking.EXPECTED, "run": ended.id}, text)
 
 
 @workspace.command("probe", example="fraudlake --catalog main --schema fraud workspace probe")
@@ -163,7 +163,7 @@ def smoke_(given: _Workspace, /, job: str, timeout: float, **flags: str | None) 
 )
 @options("checkpoints", "model_name")
 @click.pass_obj
-def probe_(given: _Workspace, /, timeout: float, job: str, receiver: str | None, **flags: str | None) -> None:
+def probe_(target: _Workspace, /, timeout: float, job: str, receiver: str | None, **flags: str | None) -> None:
     """Check each assumption of the jobs about the workspace, one line each, with the remedy if it fails.
 
     Inside the workspace it checks the compute it runs on. Outside it runs the deployed job 'probe', which takes about
@@ -172,7 +172,7 @@ def probe_(given: _Workspace, /, timeout: float, job: str, receiver: str | None,
     from fraudlake_tools.probe import probe
     from fraudlake_workspace import jobs
 
-    wanted = given.settings(**flags)
+    wanted = target.settings(**flags)
     if receiver and not re.fullmatch(r"\S+:\d{1,5}", receiver):
         raise UsageError(f"--receiver {receiver}: must be HOST:PORT, such as alerts.example.com:443")
     if "DATABRICKS_RUNTIME_VERSION" in os.environ:
@@ -182,14 +182,14 @@ def probe_(given: _Workspace, /, timeout: float, job: str, receiver: str | None,
         for answer in probe.ask(compute_session(), wanted, receiver or None):
             answers.append(answer)
             # With --json these lines show the progress on the page of the job's run.
-            _show(console if given.app.json else output, answer)
+            _show(console if target.app.json else output, answer)
     else:
-        client = given.connect()
+        client = target.connect()
         started = jobs.start(client, jobs.find(client, wanted, job))
         answers = _answers_of(client, started, timeout)
-        for answer in [] if given.app.json else answers:
+        for answer in [] if target.app.json else answers:
             _show(output, answer)
-    given.app.show(probe.as_dict(answers))
+    target.app.show(probe.as_dict(answers))
     probe.require(answers)
 
 
