@@ -20,7 +20,7 @@ _SIZES = 1_512
 
 
 def levels_of(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the level of each number; that of 0, and of NaN, is in the middle."""
+    """Return the level of each number; 0 and NaN have the middle level."""
     size = np.abs(np.nan_to_num(numbers, nan=0.0))
     step = np.floor(np.log(np.maximum(size, _LEAST) / _LEAST) / np.log(_RATIO))
     step = np.where(size < _LEAST, 0, np.minimum(step, _SIZES - 1) + 1)

@@ -18,7 +18,7 @@ class Working(Status):
     """A spinner with the current task, which the message after a signal repeats."""
 
     def __enter__(self) -> Self:
-        """Start, unless a signal has come."""
+        """Start unless a signal has arrived."""
         stop.check()
         super().__enter__()
         return self

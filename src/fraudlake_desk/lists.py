@@ -372,6 +372,6 @@ def _key_texts(values: Mapping[str, pa.Array]) -> pa.Array:
 
 
 def _accounts(values: Mapping[str, pa.Array]) -> pa.Array:
-    """Return the account of each key; null where there is none."""
+    """Return the account of each key; null if it has none."""
     length = len(next(iter(values.values())))
     return values.get("account_id", pa.nulls(length, pa.string()))

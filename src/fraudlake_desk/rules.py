@@ -167,7 +167,7 @@ def with_limits(rule: Rule, moved: Mapping[str, float]) -> Rule:
 
 
 def moved_limits(present: RuleSet, changed: RuleVersion) -> dict[str, float]:
-    """Return the limits of a version that differ from the live version; empty if there is none, or more differs."""
+    """Return the limits of a version that differ from the live version; empty without one, or if more differs."""
     live = next((one.rule for one in present.live if one.rule.name == changed.rule.name), None)
     limits = changed.rule.limits
     if live is None or live.limits.keys() != limits.keys():
@@ -226,7 +226,7 @@ def _raised(store: Store, rules: Sequence[Rule], window: Window) -> tuple[Range,
     """Evaluate rules of one kind and entity.
 
     Returns:
-        The transactions that they saw, how many of these a verdict calls fraud, and the alerts of each rule,
+        The range of the evaluated transactions, the number that a verdict calls fraud, and the alerts of each rule,
         :data:`evidence.COLUMNS` and ``verdicts``.
     """
     from fraudlake.detection.report import Range, with_verdicts
@@ -240,7 +240,7 @@ def _raised(store: Store, rules: Sequence[Rule], window: Window) -> tuple[Range,
 
 
 def _evaluated(store: Store, rules: Sequence[Rule], window: Window) -> tuple[pa.Table, list[pa.Table]]:
-    """Evaluate rules; return the transactions that they saw, and the alerts of each, :data:`evidence.COLUMNS`."""
+    """Evaluate rules; return the evaluated transactions, and the alerts of each rule, :data:`evidence.COLUMNS`."""
     from fraudlake.detection import evidence, rule_entity
     from fraudlake.rules.columns import query_columns
     from fraudlake.rules.kinds.model import ModelRule
@@ -262,7 +262,7 @@ def _evaluated(store: Store, rules: Sequence[Rule], window: Window) -> tuple[pa.
 
 
 def latest_days(store: Store, most: int) -> Window:
-    """Return the latest days with at most so many transactions in total, and at least one day.
+    """Return the latest days that have at most ``most`` transactions in total, and at least one day.
 
     Days in the future, possible if quality rules only warn of them, count only if there are no others.
 

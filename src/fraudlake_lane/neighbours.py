@@ -108,8 +108,8 @@ def by_aggregate(rows: DataFrame, span: timedelta | None, count: int) -> DataFra
 def by_processor(rows: DataFrame, span: timedelta | None, count: int) -> DataFrame:
     """Find neighbours with a processor in Python, which Databricks' real-time mode calls row by row.
 
-    Args and returns: as :func:`by_aggregate`. The state keeps an account's rows back to the lateness and two spans
-    before its newest. It drops them after a span and a day of processing time without a new row.
+    Args and returns: as :func:`by_aggregate`. The state keeps rows that are older than their account's newest by at
+    most the lateness and two spans. It drops them after a span and a day of processing time without a new row.
     """
     # No structs, since versions of Spark differ in how processors get and return them.
     processed = (

@@ -50,7 +50,7 @@ def _end_offsets(spark: SparkSession, settings: Settings, topic: str, flag: str)
 
 
 def _require_account_key(spark: SparkSession, settings: Settings) -> None:
-    """Refuse a topic if most of its messages have another key: an account's rows would arrive in no order."""
+    """Refuse a topic if most of its messages have another key: an account's rows would arrive out of order."""
     messages = (
         spark.read.format("kafka")
         .options(**client.options(settings))

@@ -1,1 +1,1 @@
-"""Tools beside the lake: a simulator, plots, and checks of a workspace after a deploy."""
+"""Tools around the lake: a simulator, plots, and checks of a workspace after a deploy."""

@@ -205,7 +205,7 @@ def _trigger_checks(client: WorkspaceClient, deployed: Sequence[BaseJob]) -> Ite
 
 
 def _fires(client: WorkspaceClient, job: BaseJob) -> str:
-    """Check that a job is started by the files that it reads.
+    """Check that new files start the job that reads them.
 
     Databricks documentation, "Trigger jobs when new files arrive": without file events a location of more than 10,000
     files cannot be monitored. Files stay in the landing folder.

@@ -59,7 +59,7 @@ def find(store: Store, number: int) -> Request:
     """Return a request.
 
     Raises:
-        UsageError: there is none with this number.
+        UsageError: no request has this number.
     """
     return _one(read(store), number)
 
@@ -179,7 +179,7 @@ def find_intact(store: Store, number: int) -> Request:
     """Return a request, unless somebody has changed the events.
 
     Raises:
-        UsageError: there is none with this number.
+        UsageError: no request has this number.
         FraudlakeError: the chain is broken.
     """
     verified, by_number = _verified(read_events(store), None, store.has_rows(GOLD_FORGOTTEN))

@@ -55,7 +55,7 @@ class Request:
 
     @property
     def changes(self) -> list[tuple[str, Any, Any]]:
-        """The parts of the state that it changes, with the value before and after; None: there is none."""
+        """The parts of the state that it changes, with the value before and after; None for a missing value."""
         return differences(self.before, self.after)
 
 
@@ -64,7 +64,7 @@ def _read(text: str | None) -> dict[str, Any]:
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Return the names whose values differ between two states, with both values; None: there is none."""
+    """Return the names whose values differ between two states, with both values; None for a missing value."""
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return [(name, before.get(name), after.get(name)) for name in names]
 

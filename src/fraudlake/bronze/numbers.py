@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 _EXACT_POWERS = 22
 """The largest power of ten that is a double itself."""
 _DIGITS = 15
-"""Every integer of so many digits is a double itself."""
+"""Every integer of this number of digits is exact as a double."""
 _USUAL_SCALES = (2, 4, 8)
 """Amounts of DECIMAL(38, 18) seldom have more digits after the point."""
 
@@ -85,9 +85,9 @@ def _exact(column: pa.Array) -> pa.Array:
 def _nearest(column: pa.Array) -> pa.Array:
     """Return the doubles nearest to decimals.
 
-    Arrow's own cast is off by one unit in the last place in one of seven. A division of two doubles is rounded to
-    the nearest one, which is exact for as many digits as a double has. For more digits, Arrow parses the text, which
-    is exact and slow.
+    Arrow's own cast is off by one unit in the last place for one decimal in seven. A division of two doubles is
+    rounded to the nearest one, which is exact for as many digits as a double has. For more digits, Arrow parses the
+    text, which is exact and slow.
     """
     column = _shortened(column)
     scale = column.type.scale

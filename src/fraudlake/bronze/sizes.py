@@ -62,7 +62,7 @@ def _plain(column: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def rows_at_once(footer: pq.FileMetaData, most: int) -> int:
-    """Return how many rows to read at once, so that they take about 64 MB before dictionaries are replaced."""
+    """Return how many rows to read at once, so that they take about 64 MB before dictionaries are decoded."""
     groups = (footer.row_group(at) for at in range(footer.num_row_groups))
     largest = max((group.total_byte_size / group.num_rows for group in groups if group.num_rows), default=0.0)
     return max(1, min(most, int(_BATCH_BYTES / max(largest, footer.num_columns * _CELL_BYTES, 1))))

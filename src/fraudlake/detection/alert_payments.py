@@ -41,6 +41,6 @@ def by_verdict() -> str:
 
 
 def by_label() -> str:
-    """Return a query for the payments with Flink's label, as :func:`by_verdict`."""
+    """Return a query for the payments with Flink's label, in the columns of :func:`by_verdict`."""
     is_fraud = "CASE WHEN label THEN 1 ELSE 0 END AS is_fraud"
     return f"SELECT transaction_id, {is_fraud} FROM {SILVER_TRANSACTIONS.name} WHERE label IS NOT NULL"

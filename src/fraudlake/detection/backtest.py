@@ -58,7 +58,7 @@ def backtest(lake: Lake, rule: Rule, first: date | None, last: date | None) -> t
 
 
 def tasks_for(lake: Lake, transactions: int) -> int:
-    """Return how many tasks share so many transactions."""
+    """Return the number of tasks for so many transactions."""
     return max(lake.settings.buckets, -(-transactions // ROWS_OF_TASK))
 
 

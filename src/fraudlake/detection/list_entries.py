@@ -43,7 +43,7 @@ LONGEST = timedelta(days=366)
 IN_EFFECT = f"event <> {value(PROPOSED)}"
 """The condition in SQL of rows that are more than proposed."""
 _FEW_KEYS = 1_000
-"""Up to so many keys are named in a query."""
+"""The most keys that a query names."""
 _MINUTE = timedelta(minutes=1)
 _WHOLE = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _Applying = tuple[datetime, str] | None
@@ -241,7 +241,7 @@ def key_of(by: Entity, key: str, columns: Mapping[str, Column]) -> tuple[str, st
 
     Args:
         by: the entity.
-        key: the key; of several columns a JSON object.
+        key: the key; a JSON object if it has several columns.
         columns: the columns of silver by name.
 
     Raises:

@@ -66,7 +66,7 @@ class RuleValue:
 
     @property
     def is_judged(self) -> bool:
-        """Whether enough alerts are decided, also of those that only this rule raised, if there are so many."""
+        """Whether enough alerts are decided, in total and of those that only this rule raised, if these are enough."""
         return self.found.decided >= LEAST and self.alone.decided >= min(LEAST, self.alone.alerts)
 
     @property
@@ -244,7 +244,7 @@ def _is_live(live: Sequence[RuleVersion]) -> str:
 
 
 def _counts(numbers: Mapping[str, str]) -> str:
-    """Return the sums of numbers of rows, and with the prefix ``alone_`` those of the rows that are not shared."""
+    """Return the sums of numbers over all rows and, with the prefix ``alone_``, over the rows that are not shared."""
     sums = (
         f"sum({number}) AS {name}, sum(CASE WHEN is_shared = 0 THEN {number} ELSE 0 END) AS alone_{name}"
         for name, number in numbers.items()

@@ -100,7 +100,7 @@ class Search:
 
 @dataclass(frozen=True)
 class _Kind:
-    """The distinctive accounts of a search, or the others."""
+    """The accounts of a search whose names are distinctive, or those whose names are not."""
 
     accounts: pa.Array
     pattern: str

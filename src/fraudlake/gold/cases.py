@@ -90,7 +90,7 @@ def _begins(rows: pd.DataFrame, gap: timedelta, length: timedelta) -> np.ndarray
     end = np.append(first[1:], len(rows))
     is_long = times[end - 1] - times[first] > longest
     for begin, after in zip(first[is_long], end[is_long], strict=True):
-        # Where a case ends depends on where it began, so the cases are computed one after the other.
+        # The end of a case depends on its beginning, so the cases are computed one after the other.
         while times[after - 1] - times[begin] > longest:
             begin += np.searchsorted(times[begin:after], times[begin] + longest, side="right")
             begins[begin] = True

@@ -28,7 +28,7 @@ class Answers:
     """A cache that drops the least recently used answers; a query that several people send at once runs once."""
 
     def __init__(self, most: int) -> None:
-        """Cache at most so many bytes."""
+        """Cache at most ``most`` bytes."""
         self._most = most
         self._size = 0
         self._answers: OrderedDict[str, _Answer] = OrderedDict()

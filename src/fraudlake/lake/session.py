@@ -340,7 +340,7 @@ def with_options(own: Mapping[str, str], settings: Settings) -> dict[str, str]:
 
 @contextmanager
 def _output_to(log: Path) -> Iterator[None]:
-    """Make ``log`` the output of a process that starts in the block, the JVM: VACUUM prints on standard output."""
+    """Send the output of the JVM, which starts in the block, to ``log``: VACUUM prints on standard output."""
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()

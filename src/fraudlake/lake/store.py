@@ -68,7 +68,7 @@ class Store(ABC):
 
     @abstractmethod
     def user_name(self) -> str:
-        """Return the user who reads and writes the tables: of the workspace, or of this machine's system."""
+        """Return the user of the workspace, or of the operating system, who reads and writes the tables."""
 
     @abstractmethod
     def has(self, table: Table) -> bool:

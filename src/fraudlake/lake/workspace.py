@@ -149,7 +149,7 @@ class WorkspaceLake(Lake):
         """Return a stream's checkpoint.
 
         Raises:
-            FraudlakeError: the volume does not exist, or this machine does not see it.
+            FraudlakeError: the volume does not exist, or this machine cannot access it.
         """
         if not self.checkpoints.is_dir():
             raise FraudlakeError(

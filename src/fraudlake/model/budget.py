@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.floating[Any]]
 
 Curve = list[tuple[int, float]]
-"""Increasing numbers of accounts a day, each with the probability that so many accounts reach on a day."""
+"""Increasing numbers of accounts a day, each with the probability that this number of accounts reach on a day."""
 
 _DAY = 86_400_000_000
 _HOUR = 3_600_000_000

@@ -24,7 +24,7 @@ class FeatureExpressions:
 
     compiled: Mapping[str, Any]
     columns: tuple[pa.Field, ...]
-    """The columns of silver that they read, beside those of :data:`features.COMPUTED`."""
+    """The columns of silver that they read, without those of :data:`features.COMPUTED`."""
 
     @classmethod
     def from_settings(cls, settings: Settings) -> FeatureExpressions:

@@ -58,7 +58,7 @@ class Figure:
         self._verdicts = verdicts if feature.is_of_labels else None
 
     def values(self) -> NDArray[np.float64]:
-        """Return the feature of each row; NaN where it is not defined."""
+        """Return the feature of each row; NaN if it is undefined."""
         measure = self._measures[0]
         match self._feature.aggregate:
             case "min" | "max":
@@ -148,7 +148,7 @@ class Figure:
             return total / count / unit, np.where(count > 1, deviation, np.nan)
 
     def _standardized(self) -> NDArray[np.float64]:
-        """Return by how many deviations each row's own value differs from the mean; NaN if there is none."""
+        """Return by how many deviations each row's own value differs from the mean; NaN if that is undefined."""
         mean, deviation = self._deviation()
         measure = self._measures[0]
         own, is_there = self._rows.numbers(str(measure.column))

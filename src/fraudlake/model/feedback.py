@@ -31,7 +31,7 @@ _HOLDOUT = 0.3
 class Joined:
     """The outcome of a search, its classifiers joined with those of feedback if that helps, and a sentence about it.
 
-    ``feedback`` has the rows that the second classifier learned from for the test; it is empty if there is none.
+    ``feedback`` has the rows that the second classifier learned from for the test; it is empty without one.
     """
 
     fitted: search.Fitted

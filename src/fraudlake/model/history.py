@@ -47,7 +47,7 @@ def columns_read(settings: Settings) -> list[str]:
 
 
 def read_newest(store: Store, columns: Sequence[str], rows: int) -> pa.Table:
-    """Return columns of the newest transactions, at most so many rows."""
+    """Return columns of the newest transactions, at most ``rows`` of them."""
     silver = tables.SILVER_TRANSACTIONS
     return store.query(f"SELECT {', '.join(columns)} FROM {silver.name} ORDER BY timestamp DESC LIMIT {rows}", silver)
 

@@ -281,7 +281,7 @@ class _Reviews:
         return is_reviewed
 
     def _take_highest(self, day: slice, times: Floats) -> tuple[Floats, Floats]:
-        """Return the reviewed and the whole weight of a day's highest entries; no later one is reviewed."""
+        """Return the reviewed and the whole weight of a day's highest entries; the others are not reviewed."""
         most = day.stop - day.start
         number = min(most, 2 * self._alerts)
         while True:

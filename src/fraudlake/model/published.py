@@ -83,7 +83,7 @@ def champion_number(lake: Lake) -> str | None:
 
 
 def latest(lake: Lake) -> tuple[Model, datetime] | None:
-    """Return the version that was published last, and when (UTC); None: there is none, or its row cannot be read."""
+    """Return the latest published version, and when it was published (UTC); None if no row can be read."""
     for row in lake.store.query(
         f"SELECT model_version, model, profile, published_at FROM {tables.GOLD_MODELS.name} {_LAST}", tables.GOLD_MODELS
     ).to_pylist():

@@ -172,7 +172,7 @@ class Registry:
         """Return the version that scores.
 
         Raises:
-            NoModelError: there is none yet.
+            NoModelError: no version is champion yet.
         """
         champion = self.champion()
         if champion is None:
@@ -373,7 +373,7 @@ class Registry:
 
 
 def versions(lake: Lake) -> list[Version]:
-    """Return all versions of a lake's model, the newest first; do not create a store if there is none.
+    """Return all versions of a lake's model, the newest first, without creating a missing store.
 
     A local store is read from MLflow's SQLite file directly, since importing MLflow takes seconds.
 

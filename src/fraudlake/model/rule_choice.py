@@ -207,7 +207,7 @@ def lowest_share(frauds: NDArray[Any], labelled: NDArray[Any]) -> NDArray[np.flo
 
 
 def without_needless(chosen: list[Choice], days: AccountDays) -> list[Choice]:
-    """Leave out rules that, beside the others, add less than a rule must."""
+    """Leave out rules that add less to the others than a rule must."""
     is_fraud = days.is_learned & ~days.has_live_alert & days.is_fraud
     least = _least(int(is_fraud.sum()))
     remaining = chosen

@@ -49,7 +49,7 @@ class Addition:
     frauds: int
     """Days of accounts with fraud."""
     genuine: int
-    """Days of accounts with labels, of which none is fraud."""
+    """Days of accounts with labels but without fraud."""
     amount: float
     """The frauds' amounts."""
 
@@ -217,7 +217,7 @@ def _values(silver: pa.Table, settings: Settings, days: AccountDays) -> dict[str
 
 
 def _measured(chosen: Sequence[Choice], days: AccountDays) -> Iterator[Addition]:
-    """Measure rules on the days of the test, each beside live rules and the rules before it."""
+    """Measure rules on the days of the test, each in addition to live rules and the rules before it."""
     is_open = days.is_tested & ~days.has_live_alert
     for one in chosen:
         is_alerted = is_open & one.is_alerted

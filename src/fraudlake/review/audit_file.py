@@ -53,7 +53,7 @@ _UNREADABLE = (
     zlib.error,
     lzma.LZMAError,
 )
-"""Errors of zipfile at a file that is none, or of which bytes were changed."""
+"""Errors that zipfile raises for a file that is not an archive, or a damaged one."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Part:
     table: str
     events: int
     first: int
-    """Number of the first event; 0: there is none."""
+    """Number of the first event; 0 without events."""
     last: int
     before: str | None
     """Hash of the event before the first."""

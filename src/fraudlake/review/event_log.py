@@ -35,7 +35,7 @@ LONGEST = {"reason": 1_000, "note": 20_000, "analyst": 200, "assignee": 200}
 """The maximum lengths of the texts of an event, in characters."""
 _LAST = f"SELECT max(number) FROM {SILVER_REVIEW_EVENTS.name}"
 _FEW = 20_000
-"""Up to so many events (20 MB), all are read at once and filtered in memory."""
+"""Up to this number of events (20 MB) are read at once and filtered in memory."""
 _MATTERS = ("opened", "merged", "separated")
 
 

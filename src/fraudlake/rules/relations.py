@@ -152,7 +152,7 @@ def _bounds(rule: ThresholdRule, cases: Sequence[Case], columns: Columns) -> tup
 
 
 def _rounded(limit: float, sign: int) -> float:
-    """Return what the mean of values up to a limit is surely within: it is rounded, and huge sums are infinite."""
+    """Widen a limit of values to one of their computed mean, which is rounded and may overflow to infinity."""
     return limit + sign * abs(limit) * 2**-50 if abs(limit) < 1e290 else sign * math.inf
 
 

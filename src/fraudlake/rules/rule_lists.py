@@ -46,7 +46,7 @@ def key_columns(of: str, columns: Mapping[str, Column], entities: Entities) -> t
     if of in entities:
         return tuple(entities[of])
     column = columns.get(of)
-    # The payload's name of a column is none of a list: entries and rules must call it the same.
+    # A list is not named by a column's name in the payload: entries and rules must use the same name.
     if column is None or column.name != of or of in (*_OF_SILVER, *_ACCOUNT_COLUMNS):
         suitable = {one.name for one in columns.values() if one.type.name in _KEY_TYPES}
         declared = sorted(suitable - {*_OF_SILVER, *_ACCOUNT_COLUMNS})

@@ -45,7 +45,7 @@ def find(name: str) -> RulePack:
     """Return a pack.
 
     Raises:
-        UsageError: there is none of this name.
+        UsageError: no pack has this name.
     """
     packs = {pack.name: pack for pack in find_all()}
     if name not in packs:

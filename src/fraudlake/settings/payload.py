@@ -85,7 +85,7 @@ class PayloadField(BaseModel):
 
 
 def _fields(value: object) -> object:
-    """Read fields by name, as a table or as JSON; ``alert = "is_fraud"`` is short for its field."""
+    """Read fields by name, as a table or as JSON; ``alert = "is_fraud"`` is short for ``{from = "is_fraud"}``."""
     value = from_json(value)
     if not isinstance(value, dict):
         raise ValueError('must be a table of fields, such as accountId = "card"')

@@ -39,7 +39,7 @@ def with_base_amount(transactions: DataFrame, lake: Lake, days: tuple[date, date
 
 
 def converted(transactions: DataFrame, currency: Currency, rates: DataFrame) -> DataFrame:
-    """Add ``base_amount``: the amount times its day's rate; null if there is none.
+    """Add ``base_amount``: the amount times its day's rate; null without a rate.
 
     Args:
         transactions: rows with ``amount, date`` and the currency's column.

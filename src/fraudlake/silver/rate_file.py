@@ -30,8 +30,7 @@ def read(file: Path, base: str, is_inverted: bool = False) -> pa.Table:
         is_inverted: the file has units of the currency for one unit of the base, as the European Central Bank does.
 
     Raises:
-        UsageError: it cannot be read, lacks a column, or has a value that is wrong, or two rates of one day and
-            currency.
+        UsageError: it cannot be read, lacks a column, or has a wrong value or two rates for one day and currency.
     """
     texts = _trimmed(file, table_file.read(file))
     days = _days(file, texts)

@@ -248,7 +248,7 @@ def last_offsets(bronze: DataFrame, topic: str) -> dict[int, int]:
 
 
 def is_read_by_stream(checkpoint: Path) -> Column:
-    """Return the condition that the stream of this checkpoint reads rows of silver from their topic itself."""
+    """Return the condition for rows of silver that the stream of this checkpoint reads from their topic."""
     is_read = F.lit(False)
     for topic, partitions in (_first_offsets(checkpoint) or {}).items():
         first = F.lit(0)  # a partition added since is read from its beginning

@@ -190,7 +190,7 @@ def same_key(store: Store, item: Item, rows: Sequence[Mapping[str, Any]]) -> str
 
 
 def around(about: Window, days: int) -> Window:
-    """Return the days of a history: from so many days before ``about`` to a week after it."""
+    """Return the days of a history: from ``days`` days before ``about`` to a week after it."""
     return Window(about.first - timedelta(days=days), about.last + timedelta(days=_AFTER))
 
 

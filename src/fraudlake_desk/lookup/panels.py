@@ -83,7 +83,7 @@ def _latest(store: Store, account: str, about: Window) -> list[dict[str, Any]]:
 
 
 def _keys(store: Store, panel: Panel, item: Item, rows: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """Return the keys for which to show a panel; None in place of a key if the entity has not exactly one column."""
+    """Return the keys for which to show a panel; only None unless the entity has exactly one column."""
     if panel.entity == ACCOUNT:
         accounts = [row["account_id"] for row in rows] if item.entity != ACCOUNT else []
         return [*dict.fromkeys([item.account_id, *accounts])][: history.KEYS]

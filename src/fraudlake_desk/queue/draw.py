@@ -14,7 +14,7 @@ def size(queue_size: int, explore: float) -> int:
 
 
 def drawn(accounts: Iterable[str], count: int, day: date, seed: int) -> list[str]:
-    """Draw so many accounts uniformly without replacement, or all if there are fewer.
+    """Draw ``count`` accounts uniformly without replacement, or all if there are fewer.
 
     The draw is deterministic: it takes the accounts with the smallest SHA-256 of seed, day and account.
     """

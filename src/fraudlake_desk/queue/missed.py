@@ -47,8 +47,8 @@ UNSURE = "unsure"
 
 
 Spent = Callable[[list[date], int, int], "Floats | None"]
-"""From days, a number and a population, returns so many of the largest daily amounts of unlisted accounts, in account
-currency, descending; None if fewer accounts than the population are known."""
+"""From days, a number and a population, returns that number of the largest daily amounts of unlisted accounts, in
+account currency, descending; None if fewer accounts than the population are known."""
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ def _share(part: float, whole: float) -> float | None:
 
 
 def _recall(frauds: int, further: Estimate, missed: Estimate) -> Estimate:
-    """Return found and further fraud as a share of all fraud; the interval is 0 to 1 if there is none."""
+    """Return found and further fraud as a share of all fraud; without fraud the interval is 0 to 1."""
     value = _share(frauds + (further.value or 0.0), frauds + (further.value or 0.0) + (missed.value or 0.0))
     low, high = (
         _share(frauds + more, frauds + more + less)

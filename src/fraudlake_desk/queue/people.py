@@ -48,7 +48,7 @@ class Work:
 
     @property
     def median_seconds(self) -> float | None:
-        """The median of :attr:`seconds`; None if they took no item before they decided."""
+        """The median of :attr:`seconds`; None if they decided no item that they had taken."""
         return median(self.seconds) if self.seconds else None
 
 

@@ -128,7 +128,7 @@ def last(store: Store) -> date:
     """Return the last day that has a queue.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no day has a queue.
     """
     day = store.query(f"SELECT max(day) AS day FROM {GOLD_REVIEW_QUEUE.name}", GOLD_REVIEW_QUEUE)["day"][0].as_py()
     if day is None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 BEFORE = 90
 AFTER = 7
-"""Payments can be marked from so many days before an item's own days to so many after."""
+"""The days before and after an item's own days whose payments can be marked."""
 
 
 def rows(store: Store, item: Item, ids: Iterable[str]) -> dict[str, dict[str, Any]]:

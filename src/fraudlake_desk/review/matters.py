@@ -33,7 +33,7 @@ def open_case(
 ) -> Event:
     """Open a case of payments of an account, and return the event.
 
-    The case joins the latest queue; if there is none, that of the current day.
+    The case joins the latest queue, or that of the current day if there is none.
 
     Args:
         store: the lake's tables.

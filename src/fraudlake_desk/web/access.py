@@ -78,7 +78,7 @@ class Access(ABC):
         """Make the secret for the tokens of forms, which are valid until the process ends.
 
         Args:
-            public_url: the address of the pages if they are behind a proxy; None: where they are served.
+            public_url: the address of the pages behind a proxy; by default where they are served.
             hosts: host names that a request may use; empty for any.
         """
         self._secret = secrets.token_bytes(32)

@@ -154,7 +154,7 @@ async def read_of_author(request: Request, access: Access) -> Fields:
     """Return the fields of a form of a rule author.
 
     Raises:
-        RefusedError: the person is none, or see :func:`read`.
+        RefusedError: the person is not a rule author, or see :func:`read`.
     """
     fields = await _read(request, access)
     if not request.state.person.may_author:
@@ -166,7 +166,7 @@ async def read_of_approver(request: Request, access: Access) -> Fields:
     """Return the fields of a form of an approver.
 
     Raises:
-        RefusedError: the person is none, or see :func:`read`.
+        RefusedError: the person is not an approver, or see :func:`read`.
     """
     fields = await _read(request, access)
     if not request.state.person.may_approve:

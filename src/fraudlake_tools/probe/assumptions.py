@@ -70,7 +70,7 @@ def assumptions(receiver: str | None = None) -> Iterator[Assumption]:
     """Return all assumptions; each comes after those that it depends on.
 
     Args:
-        receiver: ``HOST:PORT`` to which micro-batches send alerts; None: there is none.
+        receiver: ``HOST:PORT`` to which micro-batches send alerts, if any.
     """
     yield Assumption("session", _session, "run it in a job of the bundle, on serverless compute")
     yield Assumption(

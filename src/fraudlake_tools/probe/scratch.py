@@ -74,7 +74,7 @@ class Scratch:
         """Run a stream over the available rows, into a table or as the writer says, until it ends or ``is_done``.
 
         Raises:
-            FraudlakeError: the stream has not ended in time.
+            FraudlakeError: the stream did not end in time.
         """
         writer = writer.option("checkpointLocation", str(self.checkpoint(name))).trigger(availableNow=True)
         query: StreamingQuery = writer.toTable(into) if into else writer.start()

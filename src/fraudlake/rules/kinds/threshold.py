@@ -107,7 +107,7 @@ class ThresholdRule(AnyRule):
 
     @property
     def limit(self) -> float:
-        """The limit of the aggregate, above or below."""
+        """The limit of the aggregate: ``above`` or ``below``."""
         return (self.below or 0.0) if self.above is None else self.above
 
     @property
