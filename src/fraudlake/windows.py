@@ -155,7 +155,7 @@ def plus(number: Any, other: Any) -> tuple[Any, Any]:
 
 
 def _sums(values: NDArray[np.float64], spans: Spans) -> NDArray[np.float64]:
-    """Return the sum of each window, exact to a double whatever other rows there are.
+    """Return the sum of each window, exact to a double whatever the other rows are.
 
     Differences of a running sum of all rows would lose digits as the sum grows. So each value is split into integers of
     few bits, whose running sums are exact. The parts of a window are added with the error of each addition.

@@ -150,11 +150,11 @@ def add(store: Store, rules: RuleSet, wanted: NewEntry, name: str, of: str | Non
         rules: the rules of the lake.
         wanted: who wants it, and why.
         name: the list; it begins to exist with its first entry.
-        of: what the key is of: ``account``, an entity or a column; None: what the list is of.
+        of: the kind of key: ``account``, an entity or a column; None: the kind that the list has.
         key: the key, as alerts have it.
 
     Raises:
-        UsageError: the list cannot be of this, the key is on it already, or the key, the day or the reason is not
+        UsageError: the list cannot have such keys, the key is on it already, or the key, the day or the reason is not
             valid.
     """
     return entries_.add(store, wanted, name, None, lambda: find_entity(store, rules, name, of), key)

@@ -82,7 +82,7 @@ def _rows(state: StateOperatorProgress) -> int:
 
 
 def checkpoint(settings: Settings, rules: LaneRules) -> Path:
-    """Return the folder of the lane's checkpoint; it differs with ``--without-end``, whose state is another."""
+    """Return the folder of the lane's checkpoint; ``--without-end`` has another, since its state differs."""
     return settings.checkpoints_path / ("realtime-without-end" if rules.is_without_end else "realtime")
 
 

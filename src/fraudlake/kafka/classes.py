@@ -17,9 +17,9 @@ _NAMES_CLASSES = re.compile(
 
 
 def renamed(options: dict[str, str], is_workspace: bool) -> dict[str, str]:
-    """Return a Kafka client's options with each class under its name in a workspace, or else under Kafka's own.
+    """Return a Kafka client's options, with classes named as in a workspace or as in Kafka itself.
 
-    Names of either form are taken on either side, so one secret serves both. Only places where Kafka expects a class
+    Both forms of a name are accepted everywhere, so one secret serves both. Only places where Kafka expects a class
     are looked at.
     """
 

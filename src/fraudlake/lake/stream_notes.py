@@ -86,7 +86,7 @@ class StreamNotes:
 
     @property
     def start_over(self) -> str:
-        """What a person does to begin the stream from its start."""
+        """How a person restarts the stream from its beginning."""
         return f"remove {self.folder} and the tables that '{self.step}' writes"
 
     def rules_of(self, batch: int) -> int | None:

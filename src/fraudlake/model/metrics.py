@@ -86,7 +86,7 @@ def metrics_of(fraud: Flags, predicted: Flags, scores: Floats, weights: Floats |
     Args:
         fraud: whether a transaction is fraud.
         predicted: whether it is predicted.
-        scores: the higher, the likelier fraud is.
+        scores: higher if fraud is likelier.
         weights: the number of transactions that an entry represents; by default 1.
     """
     weights = np.ones(len(fraud)) if weights is None else weights

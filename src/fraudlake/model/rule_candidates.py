@@ -57,7 +57,7 @@ def keys(settings: Settings) -> list[str]:
 
 
 def categories(settings: Settings) -> list[str]:
-    """Return the text columns that are of no key."""
+    """Return the text columns that belong to no key."""
     of_keys = keys(settings)
     return [name for name, column in settings.columns.items() if column.type == "string" and name not in of_keys]
 

@@ -97,7 +97,7 @@ def _ordered(silver: pa.Table, key: Sequence[str]) -> tuple[pa.Table, NDArray[np
 
 
 def _limits(values: NDArray[np.float64], is_whole: bool) -> NDArray[np.float64]:
-    """Return limits just below some values, whole or of two digits; of many, a few."""
+    """Return limits just below some values, whole or with two digits; if there are many, only a few."""
     levels = np.unique(values[np.isfinite(values)])
     limits = np.unique(np.floor(levels) - 1 if is_whole else _below(levels))
     at = np.unique(np.linspace(0, len(limits) - 1, min(len(limits), _MOST_LIMITS)).round().astype(int))

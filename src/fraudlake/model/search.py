@@ -212,8 +212,8 @@ def encodings_of(rows: Rows) -> dict[str, Encoding]:
 def simplest(areas: list[float], frauds: int) -> int:
     """Return the number of the first candidate whose area is within a standard error of the best.
 
-    Few frauds cannot tell candidates apart, and then the simplest overfits least. The error is that of a proportion of
-    so many frauds (Boyd, Eng and Page 2013, "Area under the Precision-Recall Curve").
+    Few frauds cannot tell candidates apart, and then the simplest overfits least. The error is that of a proportion in
+    ``frauds`` trials (Boyd, Eng and Page 2013, "Area under the Precision-Recall Curve").
 
     Args:
         areas: the area under PR of each candidate, the simplest first.

@@ -358,7 +358,7 @@ def _refined(lake: Lake, days: _Days, present: DataFrame, quarantined: DataFrame
 
 
 def _with_present_rows(table: Table, alerts: DataFrame, present: DataFrame) -> DataFrame:
-    """Return the alerts; those that the table has already retain their row, with its time of detection."""
+    """Return the alerts; those already in the table keep their row and its time of detection."""
     text = F.to_json(F.struct(*_compared(table, alerts))).alias("_compared")  # it can be joined on, with its nulls
     row = F.struct(*alerts.columns)
     old_rows = present.select(text, row.alias("_present"))
@@ -385,7 +385,7 @@ def _changes(table: Table, present: DataFrame, computed: DataFrame) -> Changes:
 
 
 def _different(computed: DataFrame, present: DataFrame, columns: list[str]) -> DataFrame:
-    """Return the rows that occur more often in one of the two; ``_more`` is computed less present occurrences."""
+    """Return the rows that occur more often in one table; ``_more`` is the computed minus the present number."""
     both = computed.select(*columns, F.lit(1).alias("_more")).union(present.select(*columns, F.lit(-1).alias("_more")))
     return both.groupBy(*columns).agg(F.sum("_more").alias("_more")).where("_more != 0")
 

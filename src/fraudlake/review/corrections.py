@@ -65,7 +65,7 @@ def _words(event: Event) -> dict[str, str | None]:
 
 
 def ask(store: Store, correction: Correction) -> FraudlakeError:
-    """Ask a second person for a correction; return the error that says that it waits, or why it cannot be asked."""
+    """Ask a second person for a correction; return the error that says that it waits, or why it cannot be made."""
     event = correction.event
     content = {name: value for name, value in json.loads(chain.as_json(event)).items() if name not in _OF_WRITING}
     accounts = {event.account_id, *_accounts(store, event.transaction_ids)}

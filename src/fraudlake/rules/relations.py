@@ -60,7 +60,7 @@ class Finding:
     """Columns of a transaction on which both rules may alert; other columns may be anything."""
 
     def __str__(self) -> str:
-        """Say it to people."""
+        """Return it as a sentence."""
         match self.kind:
             case "never":
                 return f"{self.rule} can never alert: {self.reason}"

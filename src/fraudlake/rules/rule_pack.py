@@ -14,7 +14,7 @@ _NEEDS = "# Needs: "
 
 @dataclass(frozen=True)
 class RulePack:
-    """A file of rules, whose comments say what it is against, what it needs, and how its limits are set."""
+    """A file of rules; its comments name the fraud that they detect, the data that they need, and how to set limits."""
 
     name: str
     file: Path

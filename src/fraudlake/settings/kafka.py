@@ -16,7 +16,7 @@ _SET_BY_SPARK |= {f"{part}.{way}serializer" for part in ("key", "value") for way
 
 
 def _kafka_options(value: object) -> object:
-    """Give options of the Kafka client Kafka's own names; values, which may be passwords, appear in no message.
+    """Rename options of the Kafka client to Kafka's own names; values, which may be passwords, appear in no message.
 
     ``kafka.security.protocol``, Spark's name, and ``security.protocol`` are the same option. A TOML file may quote
     such names, or write them as nested tables.

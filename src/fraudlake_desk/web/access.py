@@ -92,7 +92,7 @@ class Access(ABC):
         """Return who sent a request, or a response to send instead of the page.
 
         Raises:
-            RefusedError: the sender is not known, or may not see the pages.
+            RefusedError: the sender is unknown, or may not see the pages.
         """
 
     def is_proxy(self, peer: str) -> bool:
