@@ -153,7 +153,8 @@ def spark(spark_log: Path) -> Any:
     """A session for transforms; lakes have sessions of their own in the same Spark."""
     from fraudlake.lake import session
 
-    return session.start(Settings(lake=spark_log.parent, shuffle_partitions=2, spark_options=INTERPRETED), spark_log)
+    settings = Settings(lake=spark_log.parent, shuffle_partitions=2, spark_options=INTERPRETED)
+    return session.start(settings, spark_log, session.SELECTIVE_JAVA_OPTIONS)
 
 
 @pytest.fixture
