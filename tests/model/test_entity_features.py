@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fraudlake.histogram import levels_of, numbers_of
 from fraudlake.model import drift, entity_features, explanations
 from fraudlake.model.classifier import Classifier, Encoding, Logistic
 from fraudlake.model.feature_figures import MOST_DISTINCT
@@ -21,6 +20,7 @@ from fraudlake.model.feature_plan import HASH_OF, Plan
 from fraudlake.settings import Settings
 from fraudlake.settings.columns import DeclaredColumn
 from fraudlake.settings.features import DeclaredFeature
+from fraudlake.statistics.histogram import levels_of, numbers_of
 
 COLUMNS = {
     "country": DeclaredColumn.model_validate({"from": "country", "type": "string"}),

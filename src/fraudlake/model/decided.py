@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fraudlake.windows import Ranks
+from fraudlake.statistics.windows import Ranks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fraudlake.tiles import Window
+    from fraudlake.statistics.tiles import Window
 
 FIELDS = (pa.field("_verdict", pa.bool_()), pa.field("_decided_at", pa.int64()))
 """The columns that are added to a decided transaction: it has a row for each verdict, with its time in microseconds.

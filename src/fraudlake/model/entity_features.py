@@ -22,7 +22,7 @@ from fraudlake.model.feature_expressions import FeatureExpressions
 from fraudlake.model.feature_figures import MOST_DISTINCT, Figure
 from fraudlake.model.feature_plan import HASH_OF, Measure, Plan, plans
 from fraudlake.model.feature_rows import Rows, Verdicts
-from fraudlake.tiles import KEY, NEUTRAL, Line, Merged
+from fraudlake.statistics.tiles import KEY, NEUTRAL, Line, Merged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

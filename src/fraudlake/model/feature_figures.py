@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fraudlake import histogram, tiles, windows
+from fraudlake.statistics import histogram, tiles, windows
+from fraudlake.statistics.tiles import NEVER, NOT_YET, Line, Window
 from fraudlake.text import durations
-from fraudlake.tiles import NEVER, NOT_YET, Line, Window
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fraudlake import histogram, windows
 from fraudlake.arrays import vector_of
 from fraudlake.model.decided import Decided
 from fraudlake.model.feature_plan import evaluate
-from fraudlake.tiles import NEUTRAL
+from fraudlake.statistics import histogram, windows
+from fraudlake.statistics.tiles import NEUTRAL
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fraudlake.model.feature_plan import Measure, Plan
     from fraudlake.settings.features import DeclaredFeature
-    from fraudlake.tiles import Window
+    from fraudlake.statistics.tiles import Window
 
 UNITS = 10_000
 """Columns of type double are summed in ten-thousandths."""

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fraudlake import tables, windows
+from fraudlake import tables
 from fraudlake.detection import detector, ordering
 from fraudlake.feature import OWN, Feature
 from fraudlake.settings.features import typed
-from fraudlake.windows import Ranks, Spans
+from fraudlake.statistics import windows
+from fraudlake.statistics.windows import Ranks, Spans
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

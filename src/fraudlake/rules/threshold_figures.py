@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fraudlake import tiles, windows
+from fraudlake.statistics import tiles, windows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fraudlake.arrays import Vector
     from fraudlake.rules.kinds.threshold import ThresholdRule
-    from fraudlake.windows import Spans
+    from fraudlake.statistics.windows import Spans
 
 _DIGITS = 6
 """Logarithms are rounded to millionths, as those of features, so that they are equal on every processor."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from fraudlake.windows import Spans
+    from fraudlake.statistics.windows import Spans
     from fraudlake_patterns.expressions import Column
     from fraudlake_patterns.rows import SortedRows
     from fraudlake_patterns.values import Expression
@@ -204,10 +204,10 @@ class CompiledThreshold:
         """Return the aggregate at each row after the first ``old_rows`` ones that meets the condition."""
         import numpy as np
 
-        from fraudlake import windows
         from fraudlake.arrays import Vector
         from fraudlake.rules import threshold_figures
         from fraudlake.rules.columns import TIME, arrival
+        from fraudlake.statistics import windows
         from fraudlake_patterns.rows import sort
 
         rule = self.rule

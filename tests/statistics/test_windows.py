@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fraudlake.arrays import Vector
-from fraudlake.windows import Spans, aggregate, deviations, distinct, of_duration, of_rows, quantile
+from fraudlake.statistics.windows import Spans, aggregate, deviations, distinct, of_duration, of_rows, quantile
 
 STARTS = np.array([0, 1, 40, 40, 100])
 FUNCTIONS = ("count", "sum", "mean", "min", "max", "distinct")

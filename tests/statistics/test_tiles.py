@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fraudlake import windows
-from fraudlake.tiles import Line, Merged, Window
+from fraudlake.statistics import windows
+from fraudlake.statistics.tiles import Line, Merged, Window
 
 SECOND = 1_000_000
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fraudlake import windows
-from fraudlake.windows import Ranks, Spans
+from fraudlake.statistics import windows
+from fraudlake.statistics.windows import Ranks, Spans
 
 KEY = ("account", "tile")
 """The columns of the key of a tile: the hash of the row's key, and the tile's number since 1970."""
