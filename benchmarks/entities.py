@@ -32,8 +32,9 @@ import pyarrow as pa
 from benchmarks import detector, model
 from benchmarks.usage import family, processor_seconds
 from fraudlake import tables
+from fraudlake.features import feature_state
 from fraudlake.lake import Lake, open_lake
-from fraudlake.model import feature_state, training
+from fraudlake.model import training
 from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.settings import Settings
 

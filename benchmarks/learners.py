@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.model import FILES, ONE_DAY, lake_of, line, traffic
 from fraudlake import tables
-from fraudlake.model import features, lake_features
+from fraudlake.features import account_features, lake_features
 from tests.traffic import add_to_silver
 
 # As fraudlake has it: waiting threads would take the cores from working ones.
@@ -79,12 +79,12 @@ def history(count: int, share: float, work: Path) -> Rows:
         computed = lake_features.unpacked(
             lake_features.compute_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings), lake.settings
         )
-        pq.write_table(computed.select("timestamp", "position", *features.NAMES).toArrow(), file)
+        pq.write_table(computed.select("timestamp", "position", *account_features.NAMES).toArrow(), file)
     table = pq.read_table(file).sort_by([("timestamp", "ascending"), ("position", "ascending")])
     place = table["position"].to_numpy()
     fraud = np.array([kind is not None for kind in made["kind"].to_pylist()])[place]
     reviewed = (np.random.default_rng(1).random(count) < share)[place]
-    columns = np.column_stack([table[name].to_numpy() for name in features.NAMES]).astype(np.float32)
+    columns = np.column_stack([table[name].to_numpy() for name in account_features.NAMES]).astype(np.float32)
     return Rows(columns, fraud, reviewed)
 
 
@@ -116,12 +116,12 @@ def spark_ml(rows: Rows, threads: int) -> Score:
     spark = SparkSession.builder.master(f"local[{threads}]").config("spark.driver.memory", "6g").getOrCreate()
 
     def frame(columns: np.ndarray, **others: np.ndarray) -> Any:
-        named = dict(zip(features.NAMES, columns.T, strict=True)) | others
+        named = dict(zip(account_features.NAMES, columns.T, strict=True)) | others
         return spark.createDataFrame(pa.table(named)).repartition(threads)
 
     trees = GBTClassifier(maxDepth=6, maxIter=30, stepSize=0.2, maxBins=64, minInstancesPerNode=10, maxMemoryInMB=512)
     trees.setLabelCol("fraud").setWeightCol("weight").setSeed(1)
-    assembler = VectorAssembler(inputCols=list(features.NAMES), outputCol="features")
+    assembler = VectorAssembler(inputCols=list(account_features.NAMES), outputCol="features")
     given = frame(rows.features, fraud=rows.fraud.astype(float), weight=rows.weights).persist()
     fitted = Pipeline(stages=[assembler, trees]).fit(given)
     given.unpersist()

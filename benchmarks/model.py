@@ -21,8 +21,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.usage import processor_seconds
 from fraudlake import tables
+from fraudlake.features import account_features, lake_features
 from fraudlake.lake import Lake, open_lake
-from fraudlake.model import features, lake_features, training, verdicts
+from fraudlake.model import training, verdicts
 from fraudlake.model.registry import Registry
 from fraudlake.settings import Settings
 from fraudlake.streams import score, stream
@@ -98,7 +99,7 @@ def evaluated(lake: Lake, outcomes: dict, kinds: np.ndarray) -> dict:
     positions = held_out["position"].to_numpy()
     fraud = np.array([kind is not None for kind in kinds[positions]])
     rule = held_out["label"].to_numpy()
-    matrix = np.column_stack([held_out[name].to_numpy() for name in features.NAMES])
+    matrix = np.column_stack([held_out[name].to_numpy() for name in account_features.NAMES])
     precision = (fraud & rule).sum() / rule.sum()
     figures = {
         "rows": len(positions),

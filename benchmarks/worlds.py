@@ -30,9 +30,10 @@ from benchmarks.handbook_data import DataError
 from benchmarks.world_files import WORLDS, World
 from fraudlake import settings, tables
 from fraudlake.errors import FraudlakeError
+from fraudlake.features import account_features, lake_features
 from fraudlake.lake import Lake, open_lake
 from fraudlake.lake.definition import Change
-from fraudlake.model import features, history, lake_features, suggestion, training, verdicts
+from fraudlake.model import history, suggestion, training, verdicts
 from fraudlake.settings import Settings
 
 LEARNERS = ("stream", "plain", "perfect")
@@ -154,8 +155,8 @@ def computed_features(lake: Lake) -> pd.DataFrame:
         f"SELECT {', '.join(history.columns_read(lake.settings))} FROM {tables.SILVER_TRANSACTIONS.name}",
         tables.SILVER_TRANSACTIONS,
     )
-    names = ["transaction_id", *features.names(lake.settings)]
-    schema = tables.schema(features.computed_columns(lake.settings))
+    names = ["transaction_id", *account_features.names(lake.settings)]
+    schema = tables.schema(account_features.computed_columns(lake.settings))
     schema = pa.schema([schema.field(name) for name in names])
     computed = lake_features.compute_table(
         silver, (), lambda part: part.select(names), schema, lake.settings, training.known_verdicts(lake)

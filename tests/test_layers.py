@@ -25,7 +25,7 @@ ORDER = (
     ("lake",),
     ("approvals",),
     ("detection", "review"),
-    ("sources",),
+    ("features", "sources"),
     ("model",),
     ("quarantine",),
     ("streams",),

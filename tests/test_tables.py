@@ -7,8 +7,8 @@ import re
 import pytest
 
 from fraudlake import tables
+from fraudlake.features import account_features
 from fraudlake.lake import contents
-from fraudlake.model import features
 from tests.tables_page import PAGE, page
 
 
@@ -31,4 +31,4 @@ def test_layouts_name_columns_of_the_table() -> None:
 
 
 def test_predictions_have_every_feature() -> None:
-    assert set(features.NAMES) <= set(tables.GOLD_FRAUD_PREDICTIONS.column_names)
+    assert set(account_features.NAMES) <= set(tables.GOLD_FRAUD_PREDICTIONS.column_names)

@@ -128,4 +128,4 @@ OWN = (
     _own("amount_to_usual", "ratio_to_usual", "the amount is {:.1f} times the account's usual amount", "amount"),
     _own("hours_from_usual", "hours_to_usual", "it is {:.1f} hours from the account's usual time of day"),
 )
-"""The features of every lake; ``model/features.py`` computes them, and docs/how-to/model.md defines each."""
+"""The features of every lake; ``features/account_features.py`` computes them, and docs/how-to/model.md defines each."""

@@ -61,19 +61,19 @@ def test_an_aggregate_is_computed_at_its_grain(spark: Any) -> None:
 
 def test_a_feature_is_computed_stored_and_explained() -> None:
     from fraudlake.feature import OWN
-    from fraudlake.model import features
-    from tests.model.test_features import SECOND, Row, table
+    from fraudlake.features import account_features
+    from tests.features.test_account_features import SECOND, Row, table
 
     microseconds = int(NOON.timestamp()) * SECOND
     days = [Row("1", microseconds + day * 86_400 * SECOND, 5.0, position=day) for day in range(3)]
-    computed, _ = features.compute(features.MEMORY.empty_table(), table(days))
+    computed, _ = account_features.compute(account_features.MEMORY.empty_table(), table(days))
     assert computed["is_weekend"].to_pylist() == [1, 1, 0]
     assert "is_weekend" in tables.GOLD_FRAUD_PREDICTIONS.columns
     assert "it is on a weekend: {:.0f}" in {feature.sentence for feature in OWN}
 
 
 def test_a_declared_aggregate_is_valid_and_computed() -> None:
-    from tests.model import test_entity_features as rows_of
+    from tests.features import test_entity_features as rows_of
 
     checked = RUNNER.invoke(cli, ["features", "check", str(EXTENDED / "features.toml")])
     assert checked.stdout == "largest_of_a_month: max of amount of its account in 30 days\n"

@@ -13,9 +13,10 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.detection import state
+from fraudlake.features import feature_buckets, feature_state
 from fraudlake.forget import removal
 from fraudlake.lake.definition import Change
-from fraudlake.model import feature_buckets, feature_state, training
+from fraudlake.model import training
 from fraudlake.streams import detect, stream
 from tests.forget.test_forget import traces
 from tests.forget.test_forget_entities import RULES

@@ -14,14 +14,15 @@ import pytest
 from pyspark.sql import functions as F
 
 from fraudlake import tables
+from fraudlake.features import entity_features
+from fraudlake.features.feature_plan import Plan
 from fraudlake.lake import Lake
-from fraudlake.model import entity_features, history, search, training
-from fraudlake.model.feature_plan import Plan
+from fraudlake.model import history, search, training
 from fraudlake.settings import Settings
 from fraudlake.settings.features import DeclaredFeature
-from tests.model import test_decided as by_flink
-from tests.model.test_decided import DELAYS, FEATURES, computed, verdicts
-from tests.model.test_entity_features import COLUMNS, DAY, Row, cuts, drawn, rounded
+from tests.features import test_decided as by_flink
+from tests.features.test_decided import DELAYS, FEATURES, computed, verdicts
+from tests.features.test_entity_features import COLUMNS, DAY, Row, cuts, drawn, rounded
 
 BEGIN = datetime(2024, 3, 1, tzinfo=UTC)
 GENUINE_AFTER = timedelta(days=20)

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fraudlake.model import features, feedback, history, search, training
+from fraudlake.features import account_features
+from fraudlake.model import feedback, history, search, training
 from fraudlake.model.metrics import area_under_pr
 from fraudlake.settings import Settings
 
@@ -51,7 +52,8 @@ class World:
         has_verdict = (is_reviewed | is_fraud) & (known <= time[-1])
         times = pa.array(np.where(has_verdict, known, 0), mask=~has_verdict)
         of_fraud = pa.array(np.where(has_verdict, known, 0), mask=~(has_verdict & given))
-        columns = dict.fromkeys(features.NAMES, np.zeros(count)) | dict(zip(features.NAMES[:2], matrix.T, strict=True))
+        names = account_features.NAMES
+        columns = dict.fromkeys(names, np.zeros(count)) | dict(zip(names[:2], matrix.T, strict=True))
         further = {"verdict": pa.array(given, mask=~has_verdict), "verdict_known": times, "fraud_known": of_fraud}
         unused = {"account": np.arange(count), "weight": np.ones(count), "label": pa.nulls(count, pa.bool_())}
         return history.History(pa.table({"time": time} | columns | further | unused)), is_fraud
@@ -125,7 +127,7 @@ def test_a_verdict_counts_from_the_time_at_which_it_is_known() -> None:
         "verdict_known": pa.array([at, at - 1, at + 1, at, None, at]),
         "fraud_known": pa.array([at, at + 1, None, at, None, at]),
     }
-    zeros = {name: np.zeros(6) for name in (*features.NAMES, "weight")} | {"account": np.zeros(6, np.int64)}
+    zeros = {name: np.zeros(6) for name in (*account_features.NAMES, "weight")} | {"account": np.zeros(6, np.int64)}
     past = history.History(pa.table(rows | zeros))
     known = past.reviewed(START + timedelta(hours=0), START + timedelta(hours=4))
     assert list(zip((known.time - time[0]) // HOUR, known.fraud, strict=True)) == [(0, 1), (1, 0), (3, 1)]

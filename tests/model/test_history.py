@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from fraudlake import tables
+from fraudlake.features import account_features
 from fraudlake.lake import open_lake
-from fraudlake.model import features, history, search, training
+from fraudlake.model import history, search, training
 from fraudlake.settings import Settings
 from tests import plain_lake
 
@@ -24,7 +25,9 @@ def past(hours: list[int], labels: list[bool | None], verdicts: list[bool | None
     """Transactions some hours after the start, with Flink's labels and analysts' verdicts."""
     count = len(hours)
     time = history.micros(START) + np.array(hours) * HOUR
-    columns = {"time": time, "account": np.zeros(count, np.int64)} | {name: np.zeros(count) for name in features.NAMES}
+    columns = {"time": time, "account": np.zeros(count, np.int64)} | {
+        name: np.zeros(count) for name in account_features.NAMES
+    }
     further = {"label": pa.array(labels, pa.bool_()), "verdict": pa.array(verdicts, pa.bool_())}
     return history.History(pa.table(columns | further | {"weight": np.ones(count)}))
 

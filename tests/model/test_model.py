@@ -23,15 +23,14 @@ import pytest
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.feature import OWN
+from fraudlake.features import account_features, lake_features
 from fraudlake.gold import account_daily, account_tiles
 from fraudlake.lake import Lake, open_lake
 from fraudlake.lake.checkpoint import Checkpoint
 from fraudlake.model import (
     champion,
     drift,
-    features,
     history,
-    lake_features,
     prediction_quality,
     predictions,
     promotion,
@@ -138,7 +137,7 @@ def test_a_better_challenger_takes_over_and_scores_from_the_next_micro_batch_on(
 def test_training_counts_the_frauds_that_a_rule_sees_and_the_others(life: dict[str, Any]) -> None:
     """The lake has no alerts, so each kind is the model's strongest reason."""
     second = life["second"]
-    assert all(kind.name.removeprefix("no rule, ") in features.NAMES for kind in second.kinds)
+    assert all(kind.name.removeprefix("no rule, ") in account_features.NAMES for kind in second.kinds)
     assert sum(kind.tested for kind in second.kinds) == second.version.metrics["fraud"]
     found = sum(kind.found for kind in second.kinds)
     assert found / second.version.metrics["fraud"] == pytest.approx(second.version.metrics["recall_at_budget"])
@@ -166,7 +165,7 @@ def test_trained_on_verdicts_the_model_finds_the_fraud_that_the_rule_does_not_se
 
 def test_the_stream_gives_the_features_of_the_batch(life: dict[str, Any]) -> None:
     lake = life["lake"]
-    columns = ["transaction_id", *features.NAMES]
+    columns = ["transaction_id", *account_features.NAMES]
     history = lake_features.compute_history(lake.read(tables.SILVER_TRANSACTIONS), lake.settings)
     batch = lake_features.unpacked(history, lake.settings).select(*columns)
     streamed = lake.read(tables.GOLD_FRAUD_PREDICTIONS).select(*columns)
@@ -217,9 +216,9 @@ def test_the_reasons_are_what_xgboost_itself_finds_to_raise_the_score_most(life:
     )
     row = flagged.first().asDict()
     booster = xgboost.Booster(model_file=bytearray(champion.classifier.learned.text.encode()))
-    asked = xgboost.DMatrix(np.array([[row[name] for name in features.NAMES]], np.float32))
+    asked = xgboost.DMatrix(np.array([[row[name] for name in account_features.NAMES]], np.float32))
     parts = booster.predict(asked, pred_contribs=True)[0][:-1]
-    strongest = [features.NAMES[at] for at in np.argsort(-parts)[:3] if parts[at] > 0]
+    strongest = [account_features.NAMES[at] for at in np.argsort(-parts)[:3] if parts[at] > 0]
     usual = {name: champion.profile["shapes"][name]["median"] for name in strongest}
     sentences = {feature.name: feature.sentence for feature in OWN}
     assert len(row["reasons"]) == len(strongest)
@@ -233,7 +232,7 @@ def test_predictions_are_those_of_the_registered_model_as_a_stranger_loads_it(
 ) -> None:
     lake = life["lake"]
     scored = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where("model_version = '2'").limit(200)
-    scored.select(*features.NAMES, "probability").toPandas().to_parquet(tmp_path / "scored.parquet")
+    scored.select(*account_features.NAMES, "probability").toPandas().to_parquet(tmp_path / "scored.parquet")
     program = (
         "import sys; sys.modules['fraudlake'] = sys.modules['pyspark'] = None\n"
         "import mlflow, pandas\n"
@@ -246,7 +245,7 @@ def test_predictions_are_those_of_the_registered_model_as_a_stranger_loads_it(
     ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     difference, names = ended.stdout.splitlines()
     assert float(difference) < 1e-9
-    assert names.split() == list(features.NAMES)
+    assert names.split() == list(account_features.NAMES)
 
 
 def test_the_registered_model_holds_no_pickle_and_says_what_it_needs(life: dict[str, Any]) -> None:
@@ -289,7 +288,7 @@ def test_a_backfill_can_be_repeated_and_leaves_the_other_version_beside_it(life:
 def test_drift_shows_in_status_on_the_last_whole_day_behind_the_training(life: dict[str, Any]) -> None:
     lake = life["lake"]
     as_ever = status(open_lake(lake.settings.model_copy(update={"max_drift": 99.0, "min_true_prediction_rate": 0.5})))
-    assert set(as_ever.model.drift) == {*features.NAMES, "probability"}
+    assert set(as_ever.model.drift) == {*account_features.NAMES, "probability"}
     assert as_ever.model.breaches == []
     settings = lake.settings.model_copy(update={"max_drift": 1e-9, "min_true_prediction_rate": 1.0})
     strict = status(open_lake(settings)).model
@@ -421,7 +420,7 @@ def test_an_alias_that_was_moved_by_hand_is_taken_up_at_the_next_start(life: dic
 def test_a_model_of_features_that_the_lake_lacks_is_refused(
     life: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(features, "NAMES", features.NAMES[:-1])
+    monkeypatch.setattr(account_features, "NAMES", account_features.NAMES[:-1])
     with pytest.raises(FraudlakeError, match=r"version 2 .* needs features .*hours_from_usual.*train again"):
         score.streams(life["lake"])
 

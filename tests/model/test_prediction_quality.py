@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fraudlake.model import drift, features, prediction_quality
+from fraudlake.features import account_features
+from fraudlake.model import drift, prediction_quality
 from fraudlake.model.metrics import Budget
 from fraudlake.streams import prediction_figures
 
@@ -79,7 +80,7 @@ def test_of_chargebacks_a_prediction_is_genuine_with_age_and_a_verdict_beats_tha
 def test_drift_of_a_day_is_the_index_of_its_counts() -> None:
     values = np.arange(100, dtype=float)
     rows = predictions(*[(0.5, False, False)] * 100)
-    for name in features.NAMES:
+    for name in account_features.NAMES:
         rows = rows.drop_columns([name] if name in rows.column_names else []).append_column(name, pa.array(values))
     # Of 100 values 0 to 99, those up to 9 are in the first bin: 10 % now, 50 % in training.
     shape = drift.Shape(edges=[9.0], shares=[0.5, 0.5], median=9.0)

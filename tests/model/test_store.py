@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from fraudlake.errors import FraudlakeError
+from fraudlake.features import account_features
 from fraudlake.lake import open_lake
-from fraudlake.model import features
 from fraudlake.model.champion import publish
 from fraudlake.model.classifier import Classifier, Logistic
 from fraudlake.model.registry import Registry, Trained, published_champion
@@ -116,9 +116,9 @@ def test_the_page_says_that_pyfunc_runs_a_module_that_a_version_has(tmp_path: Pa
 
 def register(lake: Any, name: str = "model") -> str:
     """Register a model without training one, and return its version."""
-    width = len(features.NAMES)
-    model = Classifier(features.NAMES, Logistic([0.0] * width, [1.0] * width, [1.0] * width, 0.0), 1.0, 0.0)
-    example = pd.DataFrame([[0.0] * width], columns=list(features.NAMES))
+    width = len(account_features.NAMES)
+    model = Classifier(account_features.NAMES, Logistic([0.0] * width, [1.0] * width, [1.0] * width, 0.0), 1.0, 0.0)
+    example = pd.DataFrame([[0.0] * width], columns=list(account_features.NAMES))
     trained = Trained(model, {"shapes": {}, "until": "2026-03-07"}, example, {}, "", {})
     return Registry(model_store(lake), name, "model").register(trained).number
 
@@ -160,12 +160,12 @@ def test_the_champion_is_known_without_mlflow_if_it_is_the_model_that_was_publis
 
 def test_a_version_is_compared_by_the_classifier_that_was_not_fitted_on_its_test_rows(tmp_path: Path) -> None:
     lake: Any = SimpleNamespace(models=tmp_path / "models")
-    width = len(features.NAMES)
+    width = len(account_features.NAMES)
     scoring, evaluated = (
-        Classifier(features.NAMES, Logistic([0.0] * width, [1.0] * width, [weight] * width, 0.0), 1.0, 0.0)
+        Classifier(account_features.NAMES, Logistic([0.0] * width, [1.0] * width, [weight] * width, 0.0), 1.0, 0.0)
         for weight in (1.0, 2.0)
     )
-    example = pd.DataFrame([[0.0] * width], columns=list(features.NAMES))
+    example = pd.DataFrame([[0.0] * width], columns=list(account_features.NAMES))
     trained = Trained(scoring, {"shapes": {}, "until": "2026-03-07"}, example, {}, "", {}, evaluated=evaluated)
     registry = Registry(model_store(lake), "model", "model")
 

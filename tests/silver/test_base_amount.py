@@ -15,8 +15,8 @@ import pytest
 from fraudlake import api, tables
 from fraudlake.detection import rule_table, rule_value, what_if
 from fraudlake.errors import UsageError
+from fraudlake.features import entity_features
 from fraudlake.lake.definition import Change
-from fraudlake.model import entity_features
 from fraudlake.operations import rebuild
 from fraudlake.operations.status import status
 from fraudlake.quarantine import replay

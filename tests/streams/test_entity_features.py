@@ -13,10 +13,11 @@ import pytest
 
 from fraudlake import tables
 from fraudlake.errors import FraudlakeError
+from fraudlake.features import account_features, lake_features
 from fraudlake.lake import Lake
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.definition import Change
-from fraudlake.model import features, history, lake_features, training
+from fraudlake.model import history, training
 from fraudlake.streams import prediction_figures, score, stream
 from tests.cut_appends import killed_after
 
@@ -107,7 +108,7 @@ def decide(lake: Lake, verdicts: list[tuple[int, bool, int]]) -> None:
 def scored(lake: Lake) -> dict[str, dict[str, Any]]:
     """Score what is new; return the stream's features of all transactions."""
     stream.run(lake, score.streams(lake)[:1], "available-now")
-    names = ["transaction_id", *features.names(lake.settings)]
+    names = ["transaction_id", *account_features.names(lake.settings)]
     rows = lake.store.query(
         f"SELECT {', '.join(names)} FROM {tables.GOLD_FRAUD_PREDICTIONS.name}", tables.GOLD_FRAUD_PREDICTIONS
     ).to_pylist()
@@ -146,8 +147,8 @@ def expected_quality(lake: Lake) -> dict[Any, tuple[int, int]]:
 
 def of_history(lake: Lake, verdicts: str = "") -> dict[str, dict[str, Any]]:
     """The features of all transactions, computed at once in this process, with their whole history."""
-    names = ["transaction_id", *features.names(lake.settings)]
-    schema = tables.schema(features.computed_columns(lake.settings))
+    names = ["transaction_id", *account_features.names(lake.settings)]
+    schema = tables.schema(account_features.computed_columns(lake.settings))
     silver = lake.store.query(
         f"SELECT {', '.join(history.columns_read(lake.settings))} FROM {tables.SILVER_TRANSACTIONS.name}",
         tables.SILVER_TRANSACTIONS,
@@ -225,7 +226,7 @@ def test_the_stream_has_the_features_of_the_history_and_a_new_one_starts_warm(
     silver = opened.read(tables.SILVER_TRANSACTIONS)
     verdicts = lake_features.verdicts_of(silver, opened.read(tables.SILVER_VERDICTS), opened.settings)
     payloads = lake_features.compute_history(silver, opened.settings, decided_rows=verdicts)
-    names = ["transaction_id", *features.names(opened.settings)]
+    names = ["transaction_id", *account_features.names(opened.settings)]
     rows = lake_features.unpacked(payloads, opened.settings).select(*names).toArrow().to_pylist()
     assert {row["transaction_id"]: row for row in rows} == truth
 

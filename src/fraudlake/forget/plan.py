@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from fraudlake import tables
 from fraudlake.bronze import parquet
 from fraudlake.feature import EVER
+from fraudlake.features import account_features, entity_features
 from fraudlake.forget import attachments, audit, own_files, traces
 from fraudlake.forget.account_rows import BY_ACCOUNT, LANDED, rows_of
-from fraudlake.model import entity_features, features
 from fraudlake.sources.landing_folder import landing_folder
 from fraudlake.streams import score
 from fraudlake.text import durations
@@ -117,5 +117,5 @@ def _state_ends(lake: Lake) -> str:
     """Return when the sums of an account's features leave the state of a stream."""
     if any(feature.window == EVER for feature in lake.settings.features):
         return "with a new checkpoint, since a feature looks back for ever"
-    longest = max(timedelta(days=features.FORGET_DAYS), entity_features.look_back(lake.settings.features))
+    longest = max(timedelta(days=account_features.FORGET_DAYS), entity_features.look_back(lake.settings.features))
     return f"after {durations.text(longest)} without a transaction"

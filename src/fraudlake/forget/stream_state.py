@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.detection import detector, entity_rules, live_rules, state
-from fraudlake.model import feature_buckets, features
+from fraudlake.features import account_features, feature_buckets
 from fraudlake.streams import detect, score, stream
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def tables_of(lake: Lake) -> Iterator[tuple[str, str, pa.Table]]:
     yield "detect", "waiting", state.read(lake, "detect", "waiting", detector.ROWS)
     for row in state.read(lake, "detect", "rules", live_rules.STATE).to_pylist():
         yield "detect", f"rule {row['rule']}", pa.ipc.open_stream(row["rows"]).read_all()
-    yield "score", "memory", state.read(lake, "score", features.STATE, features.MEMORY)
+    yield "score", "memory", state.read(lake, "score", account_features.STATE, account_features.MEMORY)
     named = pa.schema([("account_id", pa.string())])
     yield "score", "verdicts", state.read(lake, "score", feature_buckets.DECIDED, named).select(named.names)
     stored = state.read(lake, "score", feature_buckets.TILES, feature_buckets.TILES_ROWS)

@@ -1,1 +1,1 @@
-"""The model's life cycle: computes features, trains, registers and scores models, and measures quality and drift."""
+"""The model's life cycle: trains, registers and scores models, and measures quality and drift."""

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.detection import buckets
-from fraudlake.model import entity_features, features, lake_features
+from fraudlake.features import account_features, entity_features, lake_features
 from fraudlake.model.classifier import Trees, single
 from fraudlake.silver import verdicts
 from fraudlake.text.durations import microseconds
@@ -135,7 +135,7 @@ class History:
     ``weight`` of transactions."""
 
     table: pa.Table
-    names: tuple[str, ...] = features.NAMES
+    names: tuple[str, ...] = account_features.NAMES
     """The features' names."""
 
     def labelled(self, by: Labels, delay: timedelta = timedelta(0), is_weighted: bool = False) -> Rows:
@@ -261,7 +261,7 @@ def select_history(
         further = (*_FURTHER, pa.field(STANDS_FOR, pa.float64()))
     schema = _schema(settings, further)
     table = lake_features.compute_table(rows, further, _choice(schema), schema, settings, decisions)
-    return History(table, features.names(settings))
+    return History(table, account_features.names(settings))
 
 
 def select_labels(silver: pa.Table, decisions: pa.Table) -> History:
@@ -306,12 +306,12 @@ def sample_of(silver: DataFrame, decisions: DataFrame, share: float, settings: S
     schema = _schema(settings)
     supplements = lake_features.verdicts_of(silver, decisions, settings)
     payloads = lake_features.compute_history(weighed, settings, _FURTHER, _choice(schema), supplements)
-    return History(buckets.unpack(payloads.toArrow()["payload"].to_pylist(), schema), features.names(settings))
+    return History(buckets.unpack(payloads.toArrow()["payload"].to_pylist(), schema), account_features.names(settings))
 
 
 def _schema(settings: Settings, further: Sequence[pa.Field] = _FURTHER) -> pa.Schema:
-    computed = tables.schema(features.computed_columns(settings))
-    of_features = (computed.field(name) for name in features.names(settings))
+    computed = tables.schema(account_features.computed_columns(settings))
+    of_features = (computed.field(name) for name in account_features.names(settings))
     return pa.schema([("time", pa.int64()), ("account", pa.int64()), *of_features, ("label", pa.bool_()), *further])
 
 

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from fraudlake import tables
 from fraudlake.feature import OWN
-from fraudlake.model import explanations, lake_features
+from fraudlake.features import lake_features
+from fraudlake.model import explanations
 from fraudlake.model.classifier import Classifier
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def scorer(
     declared: Sequence[tuple[Feature, str]] = (),
     alerted_from: float = 1.0,
 ) -> Callable[[_Batches], _Batches]:
-    """Return a function from Arrow batches of :func:`features.computed_columns`, packed or not, to predictions.
+    """Return a function from Arrow batches of :func:`account_features.computed_columns`, packed or not, to predictions.
 
     Predictions have the columns of ``gold_fraud_predictions``, with those of declared features. ``prediction`` is true
     if the probability reaches the threshold ``wanted``, a probability or a budget. These rows have ``reasons``

@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from fraudlake.errors import FraudlakeError, first_line
-from fraudlake.model import classifier, features, published
+from fraudlake.features import account_features
+from fraudlake.model import classifier, published
 from fraudlake.model.classifier import Classifier
 from fraudlake.model.published import Model
 from fraudlake.model.store import has_models, log_only_errors, model_store, reading
@@ -129,7 +130,7 @@ class Registry:
     """Versions of a model in an MLflow store, and the aliases ``champion`` and ``challenger``."""
 
     def __init__(
-        self, store: ModelStore, name: str, experiment: str, computed: Collection[str] = features.NAMES
+        self, store: ModelStore, name: str, experiment: str, computed: Collection[str] = account_features.NAMES
     ) -> None:
         """Open the stores of runs and of registered models.
 
@@ -158,7 +159,7 @@ class Registry:
         """Open a lake's registry."""
         settings = lake.settings
         experiment = settings.experiment or settings.model_name
-        return cls(model_store(lake), settings.model_name, experiment, features.names(settings))
+        return cls(model_store(lake), settings.model_name, experiment, account_features.names(settings))
 
     def champion(self) -> Version | None:
         """Return the version that scores, if there is one."""
@@ -410,7 +411,7 @@ def published_champion(lake: Lake) -> Model | None:
         return None
     file = Path(url2pathname(urlsplit(registered[1]).path)) / "data" / "classifier.json"
     is_same = file.is_file() and file.read_bytes() == model.stored
-    return model if is_same and not model.lacks(features.names(lake.settings)) else None
+    return model if is_same and not model.lacks(account_features.names(lake.settings)) else None
 
 
 def _stored(store: sqlite3.Connection, name: str) -> Iterator[Version]:

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from fraudlake import tables
 from fraudlake.entity import ACCOUNT
-from fraudlake.model import entity_features, features, history, search, training
+from fraudlake.features import account_features, entity_features
+from fraudlake.model import history, search, training
 from fraudlake.model.metrics import area_under_pr
 from fraudlake.settings.features import DeclaredFeature, expressions_of
 from fraudlake.text import durations, toml_file
@@ -343,7 +344,7 @@ class _Trial:
 
     def areas(self, groups: Iterable[Group]) -> NDArray[np.float64]:
         """Return the areas under PR with the lake's own features and those of the groups; set the gain of each."""
-        names = [*features.NAMES, *(name for group in groups for name in group.names)]
+        names = [*account_features.NAMES, *(name for group in groups for name in group.names)]
         at = [self._pairs[0][0].names.index(name) for name in names]
         areas = []
         gains = np.zeros(len(names))

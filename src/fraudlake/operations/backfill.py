@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.bronze import literals
 from fraudlake.errors import UsageError
-from fraudlake.model import lake_features, prediction_quality, predictions
+from fraudlake.features import lake_features
+from fraudlake.model import prediction_quality, predictions
 from fraudlake.model.registry import Registry
 from fraudlake.streams.prediction_figures import measure
 

@@ -15,20 +15,12 @@ from fraudlake import tables
 from fraudlake.bronze import contract, messages
 from fraudlake.entity import ACCOUNT
 from fraudlake.errors import FraudlakeError, UsageError
+from fraudlake.features import account_features, entity_features, feature_buckets, feature_plan, lake_features
 from fraudlake.lake import session
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.missing_version import of_version
 from fraudlake.lake.rows import has_rows
-from fraudlake.model import (
-    alerts,
-    entity_features,
-    feature_buckets,
-    feature_plan,
-    features,
-    lake_features,
-    predictions,
-    published,
-)
+from fraudlake.model import alerts, predictions, published
 from fraudlake.model.champion import publish
 from fraudlake.model.registry import Registry, published_champion
 from fraudlake.silver import transactions as silver
@@ -405,7 +397,7 @@ def _alerts_of_one(lake: Lake, other: str) -> dict[tables.Table, str]:
 
 
 def _fixed(lake: Lake) -> dict[str, object]:
-    state = ", ".join(f"{field.name} {field.type}" for field in features.MEMORY)
+    state = ", ".join(f"{field.name} {field.type}" for field in account_features.MEMORY)
     return {"buckets": lake.settings.buckets, "state": state}
 
 

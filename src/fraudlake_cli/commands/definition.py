@@ -84,10 +84,11 @@ def redefined(
 
 def _warn_of_retired(lake: Lake, after: Settings) -> None:
     """Print a warning if the champion needs a feature that the lake will no longer declare."""
-    from fraudlake.model import features, published
+    from fraudlake.features import account_features
+    from fraudlake.model import published
 
     with suppress(FraudlakeError):  # 'score' says what is wrong with the champion
-        warning = published.retiring(lake, features.names(after))
+        warning = published.retiring(lake, account_features.names(after))
         if warning is not None:
             console.print(f"[yellow]![/] {warning}", soft_wrap=True)
 

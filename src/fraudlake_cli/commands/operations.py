@@ -107,7 +107,7 @@ def state(app: App, /) -> None:
     checkpoints of detect and score, whether the streams run or not; writes nothing. Needs: detect.
     """
     from fraudlake.detection.state import state as state_of
-    from fraudlake.model import feature_state
+    from fraudlake.features import feature_state
 
     lake = app.open_existing()
     with console.status("reading the checkpoints"):

@@ -16,9 +16,9 @@ from fraudlake.arrays import to_bytes
 from fraudlake.detection import buckets, detector, ordering
 from fraudlake.detection.rule_entity import Entity
 from fraudlake.entity import ACCOUNT
-from fraudlake.model import decided, entity_features, feature_plan, features
-from fraudlake.model.feature_expressions import FeatureExpressions
-from fraudlake.model.feature_plan import HASH_OF, Plan
+from fraudlake.features import account_features, decided, entity_features, feature_plan
+from fraudlake.features.feature_expressions import FeatureExpressions
+from fraudlake.features.feature_plan import HASH_OF, Plan
 from fraudlake.text import durations
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ TILES_ROWS = pa.schema([("entity", pa.int64()), ("part", pa.string()), ("tiles",
 """The tables of :data:`entity_features.State` for a bucket's entity, as Arrow IPC streams."""
 DECIDED = "decided"
 """The name of the state and of the supplement with decided transactions, for
-:class:`fraudlake.model.decided.Decided`, in a lake with features that depend on fraud labels."""
+:class:`fraudlake.features.decided.Decided`, in a lake with features that depend on fraud labels."""
 FORGOTTEN = "forgotten"
 _PAYLOAD = "payload BINARY"
 _PARTS = "slice BIGINT, entity BIGINT, payload BINARY"
@@ -74,7 +74,7 @@ class FeatureBuckets:
         fields += [field for field in expressions.columns if field.name not in names]
         entities = [Entity(name, settings.entity_columns(name)) for name in dict.fromkeys((ACCOUNT, *plans))]
         by_number = {entity.number: entity for entity in entities}
-        computed = tables.schema(features.computed_columns(settings))
+        computed = tables.schema(account_features.computed_columns(settings))
         of_labels = [feature for feature in settings.features if feature.is_of_labels]
         look_back = durations.microseconds(entity_features.look_back(of_labels))
         return cls(by_number, plans, settings.buckets, pa.schema(fields), computed, look_back, expressions)
@@ -90,7 +90,7 @@ class FeatureBuckets:
         declared = {TILES: TILES_ROWS} if self.plans else {}
         if any(plan.sees_labels for plan in self.plans.values()):
             declared[DECIDED] = pa.schema([*self.fields, *decided.FIELDS])
-        return {features.STATE: features.MEMORY, **declared}
+        return {account_features.STATE: account_features.MEMORY, **declared}
 
     @property
     def output(self) -> str:
@@ -111,7 +111,7 @@ class FeatureBuckets:
     def step(self, bucket: int, state: buckets.State, rows: pa.Table) -> tuple[pa.Table, buckets.State]:
         """Compute a bucket's part of the features of its rows, and its new state."""
         entity = self.entities[buckets.entity_of(bucket, self.bucket_count)]
-        memory = state.get(features.STATE, features.MEMORY.empty_table())
+        memory = state.get(account_features.STATE, account_features.MEMORY.empty_table())
         after = {}
         computed = rows
         plan = self.plans.get(entity.name)
@@ -129,11 +129,12 @@ class FeatureBuckets:
             after[TILES] = TILES_ROWS.empty_table()
         if not entity.is_account:
             part = computed.select([buckets.NUMBER, *self.plans[entity.name].names])
-            return part, {features.STATE: memory, **after}
+            return part, {account_features.STATE: memory, **after}
         needed = {field.name for plan in self.plans.values() for field in plan.needed}
         needed -= {*detector.ROWS.names, *(field.name for field in self.expressions.columns)}
         computed = computed.drop_columns([name for name in computed.column_names if name in needed])
-        computed, after[features.STATE] = features.compute(memory, computed, is_ordered=len(self.entities) == 1)
+        is_ordered = len(self.entities) == 1
+        computed, after[account_features.STATE] = account_features.compute(memory, computed, is_ordered)
         return computed, after
 
     def _decided(self, verdicts: pa.Table, rows: pa.Table, plan: Plan | None) -> pa.Table:
@@ -206,7 +207,10 @@ class FeatureBuckets:
             state = {**state, DECIDED: merge_decided(None if is_whole else state[DECIDED], supplements)}
         if entity.is_account and FORGOTTEN in supplements:
             accounts = _read(supplements[FORGOTTEN][0])["account"].to_pylist()
-            state = {**state, features.STATE: buckets.without(state[features.STATE], "account", accounts)}
+            state = {
+                **state,
+                account_features.STATE: buckets.without(state[account_features.STATE], "account", accounts),
+            }
         plan = self.plans.get(entity.name)
         if plan is None:
             return {**state, TILES: TILES_ROWS.empty_table()} if self.plans and is_whole else state

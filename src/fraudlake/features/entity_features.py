@@ -1,9 +1,9 @@
 """Entity features: computes the declared features, statistics of an entity's transactions before each transaction.
 
-Training and scoring share one function, :func:`compute`, as in :mod:`fraudlake.model.features`. The state of a key
-(such as a terminal) consists of tiles: what a second, a minute, ten minutes, an hour or a day adds to the statistics,
-or everything, in a window of ``ever``. Sums are sums of integers, so they do not depend on how a history is split into
-micro-batches.
+Training and scoring share one function, :func:`compute`, as in :mod:`fraudlake.features.account_features`. The state
+of a key (such as a terminal) consists of tiles: what a second, a minute, ten minutes, an hour or a day adds to the
+statistics, or everything, in a window of ``ever``. Sums are sums of integers, so they do not depend on how a history is
+split into micro-batches.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from fraudlake.arrays import codes_of, hashes_of
 from fraudlake.detection import ordering
-from fraudlake.model import decided as known
-from fraudlake.model.feature_expressions import FeatureExpressions
-from fraudlake.model.feature_figures import MOST_DISTINCT, Figure
-from fraudlake.model.feature_plan import HASH_OF, Measure, Plan, plans
-from fraudlake.model.feature_rows import Rows, Verdicts
+from fraudlake.features import decided as known
+from fraudlake.features.feature_expressions import FeatureExpressions
+from fraudlake.features.feature_figures import MOST_DISTINCT, Figure
+from fraudlake.features.feature_plan import HASH_OF, Measure, Plan, plans
+from fraudlake.features.feature_rows import Rows, Verdicts
 from fraudlake.statistics.tiles import KEY, NEUTRAL, Line, Merged
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def compute(state: State, rows: pa.Table, plan: Plan, decided: pa.Table | None =
             (microseconds), ``source``, ``position``, ``label``, and :attr:`Plan.needed`.
         plan: the features.
         decided: transactions with verdicts, of any keys: ``transaction_id``, the columns of ``rows``, and
-            :data:`fraudlake.model.decided.FIELDS`. They may be among the rows, too.
+            :data:`fraudlake.features.decided.FIELDS`. They may be among the rows, too.
 
     Returns:
         A column for each feature, in the order of ``rows``, null if nothing is known; and the state for the next call.

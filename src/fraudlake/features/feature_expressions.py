@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fraudlake.model import features
-from fraudlake.model.feature_plan import columns_of, evaluate
+from fraudlake.features import account_features
+from fraudlake.features.feature_plan import columns_of, evaluate
 from fraudlake.settings.features import expressions_of
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ class FeatureExpressions:
 
     compiled: Mapping[str, Any]
     columns: tuple[pa.Field, ...]
-    """The columns of silver that they read, without those of :data:`features.COMPUTED`."""
+    """The columns of silver that they read, without those of :data:`account_features.COMPUTED`."""
 
     @classmethod
     def from_settings(cls, settings: Settings) -> FeatureExpressions:
         """Return the expressions of a lake."""
         compiled = expressions_of(settings.features, settings.silver_columns)
-        computed = {*features.COMPUTED.names, *(feature.name for feature in settings.features)}
+        computed = {*account_features.COMPUTED.names, *(feature.name for feature in settings.features)}
         names = {name for expression in compiled.values() for name in expression.columns} - computed
         return cls(compiled, tuple(columns_of(names, settings.silver_columns)))
 
@@ -38,7 +38,7 @@ class FeatureExpressions:
         """Add the expressions to rows that have all other features, and the columns that expressions read.
 
         Args:
-            rows: :data:`features.COMPUTED`, the other declared features, and :attr:`columns`.
+            rows: :data:`account_features.COMPUTED`, the other declared features, and :attr:`columns`.
         """
         time = rows["timestamp"].cast(pa.int64()).to_numpy()
         for name, expression in self.compiled.items():

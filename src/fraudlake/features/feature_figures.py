@@ -16,8 +16,8 @@ from fraudlake.text import durations
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fraudlake.model.feature_plan import Measure, Plan
-    from fraudlake.model.feature_rows import Rows, Verdicts
+    from fraudlake.features.feature_plan import Measure, Plan
+    from fraudlake.features.feature_rows import Rows, Verdicts
     from fraudlake.settings.features import DeclaredFeature
 
 MOST_DISTINCT = 1_000

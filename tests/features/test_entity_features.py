@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fraudlake.model import drift, entity_features, explanations
+from fraudlake.features import entity_features
+from fraudlake.features.feature_figures import MOST_DISTINCT
+from fraudlake.features.feature_plan import HASH_OF, Plan
+from fraudlake.model import drift, explanations
 from fraudlake.model.classifier import Classifier, Encoding, Logistic
-from fraudlake.model.feature_figures import MOST_DISTINCT
-from fraudlake.model.feature_plan import HASH_OF, Plan
 from fraudlake.settings import Settings
 from fraudlake.settings.columns import DeclaredColumn
 from fraudlake.settings.features import DeclaredFeature

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fraudlake.detection import state
 from fraudlake.entity import ACCOUNT, number
-from fraudlake.model import feature_buckets
+from fraudlake.features import feature_buckets
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

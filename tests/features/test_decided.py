@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from fraudlake.model import entity_features
-from fraudlake.model.feature_plan import Plan
+from fraudlake.features import entity_features
+from fraudlake.features.feature_plan import Plan
 from fraudlake.settings.features import DeclaredFeature
-from tests.model.test_entity_features import COLUMNS, DAY, HOLDS, Row, cuts, drawn, micros, rounded, table
+from tests.features.test_entity_features import COLUMNS, DAY, HOLDS, Row, cuts, drawn, micros, rounded, table
 
 FEATURES = [
     {"name": "fraud", "aggregate": "fraud_count", "window": "30 days"},

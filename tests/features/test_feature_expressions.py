@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from fraudlake.model.feature_expressions import FeatureExpressions
+from fraudlake.features.feature_expressions import FeatureExpressions
 from fraudlake.settings import Settings
 
 COLUMNS = {"country": "string", "items": "bigint", "is_online": "boolean"}

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from fraudlake import tables
-from fraudlake.model import features, lake_features
+from fraudlake.features import account_features, lake_features
 from fraudlake.settings import Settings
 
 SECOND = 1_000_000
@@ -77,10 +77,10 @@ def table(rows: list[Row]) -> pa.Table:
 
 def computed(*micro_batches: list[Row]) -> dict[str, dict[str, float]]:
     """Each transaction's features by its id."""
-    memory, by_id = features.MEMORY.empty_table(), {}
+    memory, by_id = account_features.MEMORY.empty_table(), {}
     for batch in micro_batches:
-        rows, memory = features.compute(memory, table(batch))
-        by_id |= {row["transaction_id"]: {n: row[n] for n in features.NAMES} for row in rows.to_pylist()}
+        rows, memory = account_features.compute(memory, table(batch))
+        by_id |= {row["transaction_id"]: {n: row[n] for n in account_features.NAMES} for row in rows.to_pylist()}
     return by_id
 
 
@@ -121,11 +121,14 @@ def test_a_whole_table_has_the_features_of_a_single_call_whatever_its_order_and_
     silver = shuffled.drop_columns(["account", "time"]).append_column("timestamp", times)
     monkeypatch.setattr(lake_features, "_PART_ROWS", 100)
     no_verdicts = tables.SILVER_VERDICTS.schema.empty_table()
-    whole = lake_features.compute_table(silver, (), lambda part: part, features.COMPUTED, Settings(), no_verdicts)
-    assert {row["transaction_id"]: {n: row[n] for n in features.NAMES} for row in whole.to_pylist()} == computed(rows)
+    whole = lake_features.compute_table(
+        silver, (), lambda part: part, account_features.COMPUTED, Settings(), no_verdicts
+    )
+    of_rows = {row["transaction_id"]: {n: row[n] for n in account_features.NAMES} for row in whole.to_pylist()}
+    assert of_rows == computed(rows)
     assert whole["account_id"].to_pylist() == sorted(whole["account_id"].to_pylist())
     nothing = lake_features.compute_table(
-        silver.slice(0, 0), (), lambda part: part, features.COMPUTED, Settings(), no_verdicts
+        silver.slice(0, 0), (), lambda part: part, account_features.COMPUTED, Settings(), no_verdicts
     )
     assert len(nothing) == 0
 
@@ -150,11 +153,11 @@ def test_a_row_that_comes_late_sees_only_what_is_before_it_in_time() -> None:
 
 
 def test_what_is_remembered_of_an_account_is_bounded_and_ends_with_its_traffic() -> None:
-    memory, sizes = features.MEMORY.empty_table(), []
+    memory, sizes = account_features.MEMORY.empty_table(), []
     for hour in range(24 * 3):
         batch = [Row("a", (hour * 3600 + i) * SECOND, 1.0, "p", i) for i in range(0, 3600, 2)]
-        _, memory = features.compute(memory, table(batch))
+        _, memory = account_features.compute(memory, table(batch))
         sizes.append(len(memory))
     assert max(sizes) <= 60 + 60 + 24 + 1
-    _, memory = features.compute(memory, table([Row("b", 40 * DAY * SECOND, 1.0)]))
+    _, memory = account_features.compute(memory, table([Row("b", 40 * DAY * SECOND, 1.0)]))
     assert memory["account"].to_pylist() == [hash("b")]

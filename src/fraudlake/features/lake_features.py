@@ -18,9 +18,9 @@ from fraudlake.arrays import to_bytes
 from fraudlake.detection import buckets, detector
 from fraudlake.entity import number
 from fraudlake.feature import EVER
-from fraudlake.model import decided, entity_features, features
-from fraudlake.model.feature_buckets import DECIDED, FORGOTTEN, TILES, FeatureBuckets, merge_decided
-from fraudlake.model.feature_expressions import FeatureExpressions
+from fraudlake.features import account_features, decided, entity_features
+from fraudlake.features.feature_buckets import DECIDED, FORGOTTEN, TILES, FeatureBuckets, merge_decided
+from fraudlake.features.feature_expressions import FeatureExpressions
 from fraudlake.silver import transactions
 from fraudlake.text import durations
 
@@ -52,7 +52,7 @@ def compute_history(
         select: maps computed rows to the rows that are returned.
 
     Returns:
-        ``payload``: the packed rows that ``select`` returned, by default :func:`features.computed_columns`.
+        ``payload``: the packed rows that ``select`` returned, by default :func:`account_features.computed_columns`.
     """
     bucketed = FeatureBuckets.from_settings(settings, extra)
 
@@ -108,7 +108,7 @@ def compute_table(
     parts = []
     for begin, end in zip(cuts, np.append(cuts, len(order))[1:], strict=True):
         part = rows.take(pa.array(order[begin:end])).cast(pa.schema([*detector.ROWS, *extra]))
-        computed, _ = features.compute(features.MEMORY.empty_table(), part)
+        computed, _ = account_features.compute(account_features.MEMORY.empty_table(), part)
         parts.append(select(expressions.add_to(computed)))
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
@@ -251,8 +251,8 @@ def verdicts_of(
 
 
 def unpacked(payloads: DataFrame, settings: Settings) -> DataFrame:
-    """Unpack the rows of payloads, with :func:`features.computed_columns`."""
-    return payloads.mapInArrow(opened, tables.ddl(features.computed_columns(settings)))
+    """Unpack the rows of payloads, with :func:`account_features.computed_columns`."""
+    return payloads.mapInArrow(opened, tables.ddl(account_features.computed_columns(settings)))
 
 
 def opened(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 
 from fraudlake.arrays import vector_of
-from fraudlake.model.decided import Decided
-from fraudlake.model.feature_plan import evaluate
+from fraudlake.features.decided import Decided
+from fraudlake.features.feature_plan import evaluate
 from fraudlake.statistics import histogram, windows
 from fraudlake.statistics.tiles import NEUTRAL
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fraudlake.model.feature_plan import Measure, Plan
+    from fraudlake.features.feature_plan import Measure, Plan
     from fraudlake.settings.features import DeclaredFeature
     from fraudlake.statistics.tiles import Window
 
@@ -33,7 +33,7 @@ class Rows:
     """New rows, in the order of their keys and times, and their contributions to tiles."""
 
     def __init__(self, rows: pa.Table, order: NDArray[np.int64], plan: Plan) -> None:
-        """Take rows as :func:`~fraudlake.model.entity_features.compute` does, and the order of their keys and times."""
+        """Take rows, as :func:`fraudlake.features.entity_features.compute` does, and the order of keys and times."""
         self._rows = rows
         self._order = order
         self._plan = plan
