@@ -86,7 +86,7 @@ class View(Table):
     reads: tuple[Table, ...] = ()
 
 
-def _of_feature(feature: Feature, type_: str = "DOUBLE") -> Column:
+def _feature_column(feature: Feature, type_: str = "DOUBLE") -> Column:
     """Return the column of a feature."""
     return Column(feature.name, type_, f"feature: {feature.meaning}")
 
@@ -488,7 +488,7 @@ GOLD_FRAUD_PREDICTIONS = Table(
     scored_from STRING silver, kafka or backfill
     scored_at TIMESTAMP when it was scored (UTC)
     date DATE date (UTC) of timestamp
-    """.format(features="\n".join(" ".join(_of_feature(feature)) for feature in OWN)),
+    """.format(features="\n".join(" ".join(_feature_column(feature)) for feature in OWN)),
     partitioned_by=("date",),
     zorder=("account_id",),
 )
@@ -685,7 +685,7 @@ def with_declared(
     among the columns. Predictions have the declared features, which are given with their types.
     """
     if table.name == GOLD_FRAUD_PREDICTIONS.name:
-        return table.with_columns(_of_feature(*feature) for feature in features)
+        return table.with_columns(_feature_column(*feature) for feature in features)
     if table.name not in _WITH_DECLARED:
         return table
     declared = [

@@ -88,7 +88,7 @@ def events(
     rows = neighbours(_rows(kafka, settings, delay, clock()), rules.span, count)
     if rules.thresholds:
         rows = _with_windows(rows, rules, since, count)
-    raised = [*map(_of_pair, rules.pairs), *map(_of_window, rules.thresholds)]
+    raised = [*map(_pair_alerts, rules.pairs), *map(_window_alerts, rules.thresholds)]
     of_account = {"is_shadow": F.lit(False), "entity": F.lit(ACCOUNT), "entity_key": F.col("account_id")}
     output = rows.select("account_id", F.inline(F.concat(*raised))).withColumns(of_account)
     return _as_messages(alerts.alerts(output, columns=PLACE).withColumn("detected_at", clock()))
@@ -154,14 +154,14 @@ def _with_windows(rows: DataFrame, rules: LaneRules, since: datetime | None, cou
     )
 
 
-def _of_window(threshold: LaneRule[ThresholdRule]) -> Column:
+def _window_alerts(threshold: LaneRule[ThresholdRule]) -> Column:
     """Return the alerts of a threshold, as an array of structs in the columns of the detector's output."""
     raised = thresholds.raised(threshold.rule, *map(F.col, ("account_id", "rows", "current", "due", "gap")))
     names = ("first_transaction_id", "evidence", "measures", "explanation")
     return F.transform(raised, lambda alert: _alert(threshold, alert["row"], {name: alert[name] for name in names}))
 
 
-def _of_pair(pair: LaneRule[SmallThenLargeRule]) -> Column:
+def _pair_alerts(pair: LaneRule[SmallThenLargeRule]) -> Column:
     """Return the alerts of a pair rule on a row and the rows before and after it, as an array of such structs.
 
     A row has another after it if it was read late: its account has moved to another partition, read in parallel.

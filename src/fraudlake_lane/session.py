@@ -85,7 +85,7 @@ def started(settings: Settings, log: Path) -> Iterator[Session]:
     """
     require_spark()
     if _RUNTIME in os.environ:
-        yield _of_compute(settings)
+        yield _compute_session(settings)
         return
     spark = _start(settings, log)
     from fraudlake_lane import neighbours
@@ -96,7 +96,7 @@ def started(settings: Settings, log: Path) -> Iterator[Session]:
         spark.stop()
 
 
-def _of_compute(settings: Settings) -> Session:
+def _compute_session(settings: Settings) -> Session:
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as F
 

@@ -746,7 +746,7 @@ def _absolute(node: exp.Anonymous, context: Context) -> Expression:
     return strict(operand.type, abs, operand, columns=np.abs)
 
 
-def _of_text(type_: Type, function: Callable[[str], Any]) -> Callable[[exp.Anonymous, Context], Expression]:
+def _text_function(type_: Type, function: Callable[[str], Any]) -> Callable[[exp.Anonymous, Context], Expression]:
     def build_call(node: exp.Anonymous, context: Context) -> Expression:
         name = str(node.this).upper()
         return strict(type_, function, _text(_arguments(node, 1, 1, context)[0], context, name))
@@ -754,7 +754,7 @@ def _of_text(type_: Type, function: Callable[[str], Any]) -> Callable[[exp.Anony
     return build_call
 
 
-def _of_double(function: Callable[[float], float]) -> Callable[[exp.Anonymous, Context], Expression]:
+def _double_function(function: Callable[[float], float]) -> Callable[[exp.Anonymous, Context], Expression]:
     def build_call(node: exp.Anonymous, context: Context) -> Expression:
         name = str(node.this).upper()
         return strict(DOUBLE, function, _as(_number(_arguments(node, 1, 1, context)[0], context, name), DOUBLE))
@@ -1000,8 +1000,8 @@ _FUNCTIONS: dict[str, Callable[[exp.Anonymous, Context], Expression]] = {
     "POWER": _power,
     "ROUND": _round,
     "SIGN": _sign,
-    "EXP": _of_double(lambda value: math.exp(value) if value < 709.78 else math.inf),
-    "SQRT": _of_double(lambda value: math.sqrt(value) if value >= 0 else math.nan),
+    "EXP": _double_function(lambda value: math.exp(value) if value < 709.78 else math.inf),
+    "SQRT": _double_function(lambda value: math.sqrt(value) if value >= 0 else math.nan),
     "FLOOR": _rounded(math.floor, np.floor),
     "CEIL": _rounded(math.ceil, np.ceil),
     "CEILING": _rounded(math.ceil, np.ceil),
@@ -1010,10 +1010,10 @@ _FUNCTIONS: dict[str, Callable[[exp.Anonymous, Context], Expression]] = {
     "GREATEST": _extreme(max),
     "LEAST": _extreme(min),
     "CONCAT": _concat,
-    "UPPER": _of_text(STRING, str.upper),
-    "LOWER": _of_text(STRING, str.lower),
-    "CHAR_LENGTH": _of_text(INT, len),
-    "CHARACTER_LENGTH": _of_text(INT, len),
+    "UPPER": _text_function(STRING, str.upper),
+    "LOWER": _text_function(STRING, str.lower),
+    "CHAR_LENGTH": _text_function(INT, len),
+    "CHARACTER_LENGTH": _text_function(INT, len),
     "SUBSTR": _substring_by_name,
     "TIMESTAMPDIFF": _timestamp_difference,
     "TIMESTAMPADD": _timestamp_add,

@@ -190,7 +190,8 @@ def test_figures_of_few_predictions_are_those_of_many(life: dict[str, Any]) -> N
     )["date"].to_pylist()
     profiles = published.profiles(lake, ["1", "2"])
     few, many = (
-        compute(lake, dates, profiles) for compute in (prediction_figures._of_few, prediction_figures._of_many)
+        compute(lake, dates, profiles)
+        for compute in (prediction_figures._compute_here, prediction_figures._compute_in_spark)
     )
     for here, by_spark, keys in zip(few, many, (prediction_quality.KEYS, drift._KEYS), strict=True):
         order = [(name, "ascending") for name in keys]

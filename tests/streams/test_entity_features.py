@@ -315,7 +315,7 @@ def test_of_chargebacks_the_stream_has_the_features_of_the_history_and_flinks_fr
     )["date"].to_pylist()
     few, many = (
         compute(opened, dates, {}, prediction_figures.genuine_until(opened))[0].sort_by("date")
-        for compute in (prediction_figures._of_few, prediction_figures._of_many)
+        for compute in (prediction_figures._compute_here, prediction_figures._compute_in_spark)
     )
     assert len(few) and few.equals(many)
     # The label of the predictions is that of the payload.

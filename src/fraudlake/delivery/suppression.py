@@ -43,7 +43,7 @@ def held_back(
     minutes: Counter[datetime] = Counter()
 
     def add(alert: Alert) -> None:
-        times[_of(alert)].append(alert["timestamp"])
+        times[_entity_key(alert)].append(alert["timestamp"])
         minutes[minute_of(alert)] += 1
 
     for alert in sent:
@@ -51,9 +51,9 @@ def held_back(
             add(alert)
     reasons: list[HeldBack | None] = []
     for alert in alerts:
-        near = [time for time in times[_of(alert)] if abs(alert["timestamp"] - time) < within]
+        near = [time for time in times[_entity_key(alert)] if abs(alert["timestamp"] - time) < within]
         if near:
-            name = _of(alert)[0]
+            name = _entity_key(alert)[0]
             reasons.append(HeldBack(SUPPRESSED, f"the {name}'s alert of {near[-1]:%Y-%m-%d %H:%M:%S} UTC was sent"))
         elif most_a_minute and minutes[minute_of(alert)] >= most_a_minute:
             reasons.append(
@@ -65,7 +65,7 @@ def held_back(
     return reasons
 
 
-def _of(alert: Alert) -> tuple[str, str]:
+def _entity_key(alert: Alert) -> tuple[str, str]:
     """Return the entity of an alert and its key; an alert of an earlier version has the account."""
     by = alert["entity"]
     key = alert["entity_key"]

@@ -41,11 +41,11 @@ def detector_output_of_history(
     """
     evaluator = Evaluator.of(settings, versions)
     selected = silver.select(*evaluator.columns(may_be_late=False))
-    parts = (_of_history(selected, evaluator, rules, tasks, now) for rules in evaluator.by_entity.values())
+    parts = (_apply_rules(selected, evaluator, rules, tasks, now) for rules in evaluator.by_entity.values())
     return functools.reduce(lambda some, others: some.union(others), parts)
 
 
-def _of_history(selected: DataFrame, evaluator: Evaluator, rules: EntityRules, tasks: int, now: int) -> DataFrame:
+def _apply_rules(selected: DataFrame, evaluator: Evaluator, rules: EntityRules, tasks: int, now: int) -> DataFrame:
     """Apply the rules of an entity to rows that :meth:`Evaluator.columns` selects."""
     columns = evaluator.rows
 

@@ -133,14 +133,14 @@ class _Counting:
         """Run the queries."""
         rows: dict[str, dict[str, Any]] = defaultdict(dict)
         read = (SILVER_ALERTS, GOLD_CASES, SILVER_TRANSACTIONS, SILVER_VERDICTS)
-        for statement in (self._of_alerts(), self._of_frauds(store.settings)):
+        for statement in (self._alerts_query(), self._frauds_query(store.settings)):
             for row in store.query(statement, *read).to_pylist():
                 rows[row.pop("rule")].update(row)
         without_case = sum(row.pop("without_case") for row in rows.values())
         values = [RuleValue(one.rule.name, one.version, *_findings(rows[one.rule.name])) for one in self._live]
         return RuleValues(None, without_case, values)
 
-    def _of_alerts(self) -> str:
+    def _alerts_query(self) -> str:
         """Return the query for the numbers of alerts, and of their payments and cases, of each rule."""
         decided = (
             f"SELECT p.alert_id, max(t.is_fraud) AS is_fraud FROM ({self._payments}) p JOIN ({self._truth}) t "
@@ -167,7 +167,7 @@ class _Counting:
             "GROUP BY rule"
         )
 
-    def _of_frauds(self, settings: Settings) -> str:
+    def _frauds_query(self, settings: Settings) -> str:
         """Return the query for the number and the amount of the fraudulent payments in alerts of each rule."""
         amount, with_silver = "p.amount", ""
         if settings.currency is not None:  # alerts have amounts of payments, and silver those to add up

@@ -87,13 +87,13 @@ class Decided:
     def __init__(self, decided: pa.Table, account: NDArray[np.int64], time: NDArray[np.int64]) -> None:
         """Take decided transactions: ``account, time, label, transaction_id`` and :data:`FIELDS`; rows are sorted."""
         named = decided["transaction_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-        verdict, has_verdict = _of(decided["_verdict"])
+        verdict, has_verdict = _booleans(decided["_verdict"])
         decided_at = decided["_decided_at"].fill_null(0).to_numpy()
         order = np.lexsort((verdict, decided_at, named))
         self.order = order
         self.verdict = verdict[order]
         self.has_verdict = has_verdict[order]
-        self.label, self.has_label = (values[order] for values in _of(decided["label"]))
+        self.label, self.has_label = (values[order] for values in _booleans(decided["label"]))
         self._account, self.time = (decided[name].to_numpy()[order] for name in ("account", "time"))
         is_first = np.diff(named[order], prepend=-1) != 0
         self._is_first = is_first
@@ -112,14 +112,14 @@ class Decided:
     def frauds(self, window: Window, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return by how many the verdicts change the number of known frauds that each row sees."""
         by_flink = self._is_first & self.has_verdict & self.label
-        return self._count(chosen & self.verdict, *self._of_verdicts(window)) - self._count(
+        return self._count(chosen & self.verdict, *self._verdict_periods(window)) - self._count(
             chosen & by_flink, *self._not_of_flink(window)
         )
 
     def labels(self, window: Window, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return by how many the verdicts change the number of known labels that each row sees."""
         first = chosen & self._is_first & self.has_verdict
-        begin, _ = self._of_verdicts(window)
+        begin, _ = self._verdict_periods(window)
         return self._count(first, begin, window.left(self.time)) - self._count(
             first & self.has_label, *self._not_of_flink(window)
         )
@@ -134,7 +134,7 @@ class Decided:
 
         Frauds by Flink's label count, too.
         """
-        begin, end = self._of_verdicts(window)
+        begin, end = self._verdict_periods(window)
         of_flink, of_verdict = (self._is_seen & chosen & which for which in (self._is_first & self.label, self.verdict))
         flinks_end = np.minimum(self._since, window.left(self.time))
         periods = [
@@ -148,7 +148,7 @@ class Decided:
             latest[low[at] : high[at]] = time[at]
         return latest
 
-    def _of_verdicts(self, window: Window) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _verdict_periods(self, window: Window) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the periods in which verdicts count."""
         begin = np.maximum(self._since, window.entered(self.time, window.delay))
         return begin, np.minimum(self._until, window.left(self.time))
@@ -173,6 +173,6 @@ class Decided:
         return low, np.maximum(low, high)
 
 
-def _of(values: pa.ChunkedArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _booleans(values: pa.ChunkedArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return booleans with false for null, and whether each is not null."""
     return values.fill_null(False).to_numpy(), values.is_valid().to_numpy()

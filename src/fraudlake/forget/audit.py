@@ -38,11 +38,11 @@ class Audit:
 
     def is_unfinished(self, account: str) -> bool:
         """Return whether the removal of an account has begun and not finished."""
-        return any(row["finished_at"] is None for row in self._of(account))
+        return any(row["finished_at"] is None for row in self._rows_of(account))
 
     def finished_at(self, account: str) -> datetime | None:
         """Return when an account was last forgotten (UTC); None if it never was."""
-        return max((row["finished_at"] for row in self._of(account) if row["finished_at"]), default=None)
+        return max((row["finished_at"] for row in self._rows_of(account) if row["finished_at"]), default=None)
 
     def begin(self, lake: Lake, counts: Mapping[str, Mapping[str, int]]) -> None:
         """Record the number of rows, by account and table, before they are removed.
@@ -50,7 +50,7 @@ class Audit:
         If an earlier removal was cut, the larger number counts, since that removal has removed some rows.
         """
         for account, by_table in counts.items():
-            cut = [row for row in self._of(account) if row["finished_at"] is None]
+            cut = [row for row in self._rows_of(account) if row["finished_at"] is None]
             began_at = min((row["began_at"] for row in cut), default=datetime.now(UTC))
             earlier = {row["table_name"]: row["rows"] for row in cut}
             for row in cut:
@@ -72,11 +72,11 @@ class Audit:
     def finish(self, lake: Lake, accounts: Iterable[str]) -> None:
         """Record that the accounts are removed completely."""
         now = datetime.now(UTC)
-        for row in (row for account in accounts for row in self._of(account)):
+        for row in (row for account in accounts for row in self._rows_of(account)):
             row["finished_at"] = row["finished_at"] or now
         self._write(lake)
 
-    def _of(self, account: str) -> list[Row]:
+    def _rows_of(self, account: str) -> list[Row]:
         account_hash = self.hash_of(account) if self.rows else ""
         return [row for row in self.rows if row["account_hash"] == account_hash]
 

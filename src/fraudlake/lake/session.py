@@ -287,12 +287,12 @@ def configuration(settings: Settings, further_java_options: Sequence[str] = ()) 
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.stopTimeout": "30s",
         "spark.driver.extraJavaOptions": java_options(settings, *java, *spark_home.java_options()),
-        **_of_master(settings.spark_master),
+        **_configure_master(settings.spark_master),
     }
     return with_options(own, settings)
 
 
-def _of_master(master: str) -> dict[str, str]:
+def _configure_master(master: str) -> dict[str, str]:
     """Return the driver's address; on a cluster also the connectors' jars and Java's options, for executors."""
     if master.startswith("local"):
         return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

@@ -49,7 +49,7 @@ def raise_alerts(predictions: DataFrame, versions: Sequence[RuleVersion], profil
         profiles: the profiles of the model's versions. If a version has no budget curve, rules with a budget raise
             nothing.
     """
-    raised = [_raised(version, rule, profiles) for version, rule in _of_kind(versions)]
+    raised = [_raised(version, rule, profiles) for version, rule in _model_rules(versions)]
     transaction = F.struct(F.lit(ROLE).alias("variable"), "transaction_id", "timestamp", "amount")
     reasons = F.concat_ws("; ", "reasons")
     columns = {
@@ -91,7 +91,7 @@ def lowest(versions: Sequence[RuleVersion], model: Model) -> float:
     Raises:
         FraudlakeError: a rule has a budget, and the version of the model has no budget curve.
     """
-    return min((model.threshold(rule.threshold) for _, rule in _of_kind(versions)), default=1.0)
+    return min((model.threshold(rule.threshold) for _, rule in _model_rules(versions)), default=1.0)
 
 
 def raise_latest(predictions: DataFrame, lake: Lake, versions: Sequence[RuleVersion]) -> DataFrame:
@@ -149,7 +149,7 @@ def what_if(lake: Lake, old: Rule | None, new: ModelRule, first: date | None, la
     return alert_changes.summarize(lake.store, *changes, (old, new), history, truth.frauds(scored.decided))
 
 
-def _of_kind(versions: Sequence[RuleVersion]) -> Iterator[tuple[RuleVersion, ModelRule]]:
+def _model_rules(versions: Sequence[RuleVersion]) -> Iterator[tuple[RuleVersion, ModelRule]]:
     return ((version, version.rule) for version in versions if isinstance(version.rule, ModelRule))
 
 

@@ -293,17 +293,17 @@ class Classifier:
             ValueError: the bytes are not a classifier, or have another version.
         """
         try:
-            return cls._of(json.loads(stored))
+            return cls._restore(json.loads(stored))
         except (KeyError, TypeError) as error:
             raise ValueError(f"it is not a stored classifier ({type(error).__name__}: {error})") from None
 
     @classmethod
-    def _of(cls, values: dict[str, Any]) -> Classifier:
+    def _restore(cls, values: dict[str, Any]) -> Classifier:
         if values["format"] != FORMAT:
             raise ValueError(f"it has format {values['format']}, and this fraudlake reads format {FORMAT}")
         learned = _KINDS[values["kind"]](**values["learned"])
         encodings = {name: Encoding(**encoding) for name, encoding in values.get("encodings", {}).items()}
-        feedback = cls._of(values["feedback"]) if "feedback" in values else None
+        feedback = cls._restore(values["feedback"]) if "feedback" in values else None
         return cls(tuple(values["features"]), learned, values["slope"], values["offset"], encodings, feedback)
 
     def predict(self, frame: pd.DataFrame, params: dict[str, Any] | None = None) -> Floats:

@@ -41,7 +41,7 @@ def candidates(settings: Settings, values: Mapping[str, Sequence[str]], large: f
     for entity in (ACCOUNT, *settings.entities):
         key = settings.entity_columns(entity)
         others = [name for name in named if name not in key]
-        rules += [_rule(entity, fields) for fields in _of_entity(others, is_large, conditions)]
+        rules += [_rule(entity, fields) for fields in _vary(others, is_large, conditions)]
     retention = settings.row_retention.get(tables.SILVER_TRANSACTIONS.name, timedelta.max)
     return [rule for rule in rules if (rule.duration or timedelta(0)) <= retention]
 
@@ -72,7 +72,7 @@ def _conditions(settings: Settings, values: Mapping[str, Sequence[str]]) -> Iter
             yield f"{name} = '{quoted}'"
 
 
-def _of_entity(others: Sequence[str], is_large: str, conditions: Sequence[str]) -> Iterator[Fields]:
+def _vary(others: Sequence[str], is_large: str, conditions: Sequence[str]) -> Iterator[Fields]:
     for window in _COUNTS:
         for where in (None, "amount < 3", is_large):
             yield {"aggregate": "count", "window": window, "where": where}

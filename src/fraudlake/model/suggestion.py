@@ -206,7 +206,7 @@ def candidates(settings: Settings, texts: Mapping[str, int], largest: float) -> 
     for entity in (ACCOUNT, *settings.entities):
         key = settings.entity_columns(entity)
         others = [name for name in ("account_id", *texts) if name not in key]
-        for name, declared in _of_entity(entity, others, settings, largest).items():
+        for name, declared in _entity_groups(entity, others, settings, largest).items():
             groups.append(Group(f"{entity}: {name}", tuple(_declared(entity, one) for one in declared)))
     possible = _possible([one for group in groups for one in group.features], settings)
     groups = [Group(group.name, tuple(one for one in group.features if one.name in possible)) for group in groups]
@@ -243,7 +243,7 @@ def _own_values(settings: Settings, texts: Mapping[str, int]) -> Iterator[Declar
     yield DeclaredFeature(name="day_of_week", expression="DAYOFWEEK(dt)")
 
 
-def _of_entity(
+def _entity_groups(
     entity: str, others: Sequence[str], settings: Settings, largest: float
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the declarations of an entity's groups, by what the groups are about; names lack the entity's."""

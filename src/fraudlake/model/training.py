@@ -155,7 +155,7 @@ def train(lake: Lake, progress: search.Progress = lambda *_: None) -> Outcome:
                 str(cut.tested_from),
                 metrics
                 | {f"{BASELINE}{name}": value for name, value in baseline.items()}
-                | {f"{name}_{NEW_KINDS}": value for name, value in _of_new_kinds(of_test).items()},
+                | {f"{name}_{NEW_KINDS}": value for name, value in _count_new_kinds(of_test).items()},
                 {
                     **trained_on,
                     LABELLED_BY: by,
@@ -314,7 +314,7 @@ def _kinds(
     return kinds.count_kinds(earlier, test_rows, reviewed, classifier, kinds.read_alerted(lake))
 
 
-def _of_new_kinds(all_kinds: list[Kind]) -> dict[str, float]:
+def _count_new_kinds(all_kinds: list[Kind]) -> dict[str, float]:
     """Return the frauds of kinds that appeared after the training, and how many of them are found; empty: none."""
     new = [kind for kind in all_kinds if kind.is_new]
     fraud = sum(kind.tested for kind in new)

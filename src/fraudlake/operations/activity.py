@@ -81,9 +81,10 @@ class Watcher:
     def look(self, now: datetime) -> Activity:
         """Return the lake's activity; ``now`` is the current time (UTC)."""
         begun = [file.parent.name for file in sorted(self._lake.checkpoints.glob("*/offsets"))]
-        return Activity(now, [self._of(self._lake.checkpoint(step), now) for step in begun], self._latest_alerts())
+        streams = [self._activity(self._lake.checkpoint(step), now) for step in begun]
+        return Activity(now, streams, self._latest_alerts())
 
-    def _of(self, checkpoint: Checkpoint, now: datetime) -> StreamActivity:
+    def _activity(self, checkpoint: Checkpoint, now: datetime) -> StreamActivity:
         pending, done = _batches(checkpoint, now - WINDOW)
         latest = done[0] if done else None
         if checkpoint.step in _INGESTED:

@@ -143,7 +143,7 @@ def removed(lake: Lake) -> Removed:
     aside = Counter[str]()
     noted = _noted(lake)
     for table in contents.TABLES:
-        for entry in [*_of(lake, table, noted), *_not_noted(lake, table, noted, {})]:
+        for entry in [*_noted_entries(lake, table, noted), *_not_noted(lake, table, noted, {})]:
             rows[table.name] += entry["rows"]
             aside[table.name] += entry["rows_from_kafka_or_late"]
     return Removed({name: count for name, count in rows.items() if count}, aside)
@@ -154,7 +154,9 @@ def first_whole_day(lake: Lake, *names: str) -> date | None:
     noted = _noted(lake)
     days = []
     for table in contents.TABLES:
-        entries = [*_of(lake, table, noted), *_not_noted(lake, table, noted, {})] if table.name in names else []
+        if table.name not in names:
+            continue
+        entries = [*_noted_entries(lake, table, noted), *_not_noted(lake, table, noted, {})]
         days += [entry["first_day"] for entry in entries[-1:] if entry["first_day"] is not None]
     return max(days, default=None)
 
@@ -166,7 +168,7 @@ def _noted(lake: Lake) -> list[Entry]:
     return entries
 
 
-def _of(lake: Lake, table: Table, noted: list[Entry]) -> list[Entry]:
+def _noted_entries(lake: Lake, table: Table, noted: list[Entry]) -> list[Entry]:
     """Return the noted entries of a table, the oldest first."""
     entries = [entry for entry in noted if entry["table_name"] == table.name]
     identity = lake.store.identity(table) if entries else ""
@@ -196,7 +198,7 @@ def _record(lake: Lake, entry: dict[str, Any]) -> None:
 def _not_noted(lake: Lake, table: Table, noted: list[Entry], histories: dict[str, list[Commit]]) -> list[Entry]:
     if table.name not in _OLD:
         return []
-    entries = _of(lake, table, noted)
+    entries = _noted_entries(lake, table, noted)
     history = lake.store.history(table)
     histories[table.name] = history
     last = entries[-1]["version"] if entries else -1

@@ -125,7 +125,7 @@ def export(store: Store, year: int, key: Path) -> tuple[bytes, list[Part]]:
     files: dict[str, bytes] = {}
     parts = []
     for table, all_ in events.items():
-        chosen, before = _of_year(all_, year)
+        chosen, before = _select_year(all_, year)
         lines = "".join(f"{chain.as_json(event)}\n" for event in chosen).encode()
         first, last = (chosen[0].number, chosen[-1].number) if chosen else (0, 0)
         head = chosen[-1].hash if chosen else None
@@ -136,7 +136,7 @@ def export(store: Store, year: int, key: Path) -> tuple[bytes, list[Part]]:
     return _zipped({**files, _MANIFEST: manifest, _SIGNATURE: signing.sign(manifest)}), parts
 
 
-def _of_year(events: Sequence[Any], year: int) -> tuple[Sequence[Any], str | None]:
+def _select_year(events: Sequence[Any], year: int) -> tuple[Sequence[Any], str | None]:
     """Return the events from the first of a year to the last, and the hash of the event before them."""
     places = [place for place, event in enumerate(events) if event.at.astimezone(UTC).year == year]
     if not places:

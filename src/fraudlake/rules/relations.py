@@ -177,13 +177,13 @@ def _contained(inner: Rule, outer: Rule, columns: Columns) -> str | None:
         return None
     try:
         if isinstance(inner, ModelRule) and isinstance(outer, ModelRule):
-            return _of_scores(inner, outer)
+            return _compare_scores(inner, outer)
         if isinstance(inner, SmallThenLargeRule) and isinstance(outer, SmallThenLargeRule):
-            return _of_pairs(inner, outer)
+            return _compare_pairs(inner, outer)
         if isinstance(outer, ThresholdRule) and _is_implied(inner, outer, columns):
             return f"each of its transactions alone crosses the limit of {outer.name}"
         if isinstance(inner, ThresholdRule) and isinstance(outer, ThresholdRule):
-            return _of_thresholds(inner, outer, columns)
+            return _compare_thresholds(inner, outer, columns)
         same = {"name", "allowed", "watched"}
         if inner.kind == outer.kind and inner.model_dump(exclude=same) == outer.model_dump(exclude=same):
             return "they are the same"
@@ -200,14 +200,14 @@ def _are_lists_within(inner: Rule, outer: Rule) -> bool:
     return bool(is_allowed_within and is_watched_within)
 
 
-def _of_scores(inner: ModelRule, outer: ModelRule) -> str | None:
+def _compare_scores(inner: ModelRule, outer: ModelRule) -> str | None:
     limits = inner.threshold, outer.threshold
     if isinstance(limits[0], str) or isinstance(limits[1], str):
         return "they are the same" if limits[0] == limits[1] else None
     return f"its threshold is {limits[0]:g}, not below {limits[1]:g}" if limits[0] >= limits[1] else None
 
 
-def _of_pairs(inner: SmallThenLargeRule, outer: SmallThenLargeRule) -> str | None:
+def _compare_pairs(inner: SmallThenLargeRule, outer: SmallThenLargeRule) -> str | None:
     is_within = (
         inner.entity == outer.entity
         and inner.small_below <= outer.small_below
@@ -219,7 +219,7 @@ def _of_pairs(inner: SmallThenLargeRule, outer: SmallThenLargeRule) -> str | Non
 
 def _is_implied(inner: Rule, outer: ThresholdRule, columns: Columns) -> bool:
     """Return whether a transaction of the inner rule crosses the outer's limit by itself, whatever else is there."""
-    own = _of_transaction(inner, columns)
+    own = _constrain(inner, columns)
     # A transaction without a key of the outer rule's entity is not evaluated by it.
     if own is None or outer.entity not in (inner.entity, ACCOUNT) or _may_be_nan(outer, columns):
         return False
@@ -236,7 +236,7 @@ def _beyond(rule: ThresholdRule, columns: Columns) -> Condition:
     return Condition(f"`{rule.column}` {'<' if rule.above is None else '>'} {rule.limit!r}", columns)
 
 
-def _of_thresholds(inner: ThresholdRule, outer: ThresholdRule, columns: Columns) -> str | None:
+def _compare_thresholds(inner: ThresholdRule, outer: ThresholdRule, columns: Columns) -> str | None:
     fields = {"name", "where", "window", "above", "below", "allowed", "watched"}
     if inner.model_dump(exclude=fields) != outer.model_dump(exclude=fields):
         return None
@@ -291,7 +291,7 @@ def _where(rule: ThresholdRule, columns: Columns) -> list[Case]:
     return [{}] if rule.where is None else Condition(rule.where, columns).cases()
 
 
-def _of_transaction(rule: Rule, columns: Columns) -> list[Case] | None:
+def _constrain(rule: Rule, columns: Columns) -> list[Case] | None:
     """Return what is known of a transaction that completes an alert of a rule; None: nothing is read from the rule."""
     if isinstance(rule, SmallThenLargeRule):
         return Condition(f"amount > {rule.large_above!r}", columns).cases()
@@ -308,7 +308,7 @@ def _of_transaction(rule: Rule, columns: Columns) -> list[Case] | None:
 def _together(one: Rule, other: Rule, columns: Columns) -> Finding:
     """Say whether two rules can alert on one transaction."""
     try:
-        sides = [_of_transaction(rule, columns) for rule in (one, other)]
+        sides = [_constrain(rule, columns) for rule in (one, other)]
         cases: list[list[Case]] = [side for side in sides if side is not None]
         result = answer(both(*cases)) if len(cases) == len(sides) else Answer(None)
     except UndecidedError:

@@ -38,13 +38,13 @@ def as_regex(pattern: str) -> tuple[str, str]:
             regex += re.escape(part["quoted"] or part["other"] or "'")
             continue
         groups.append("S" if letters.startswith("S") else "X" if letters.startswith("X") else letters)
-        regex += _of_letters(letters)
+        regex += _letters_regex(letters)
     if end != len(pattern):
         raise ValueError("has an unterminated quote")
     return regex, _template(groups)
 
 
-def _of_letters(letters: str) -> str:
+def _letters_regex(letters: str) -> str:
     symbols = _DIGITS | _OFFSETS
     if letters in symbols:
         return symbols[letters]

@@ -123,7 +123,7 @@ def measure(lake: Lake, groups: Collection[Group], profiles: dict[str, Profile])
     totals = {row["date"]: row["total"] for row in counted.to_pylist()}
     until = genuine_until(lake) if lake.settings.are_chargebacks else None
     figures = [
-        (_of_few if sum(totals[day] for day in lot) <= _FEW else _of_many)(lake, lot, profiles, until)
+        (_compute_here if sum(totals[day] for day in lot) <= _FEW else _compute_in_spark)(lake, lot, profiles, until)
         for lot in _lots(totals)
     ]
 
@@ -155,7 +155,7 @@ def _lots(totals: dict[date, int]) -> Iterator[list[date]]:
         yield lot
 
 
-def _of_few(
+def _compute_here(
     lake: Lake, dates: list[date], profiles: dict[str, Profile], until: datetime | None = None
 ) -> tuple[pa.Table, pa.Table]:
     """Return quality and drift of days, computed in this process, which takes less time than a query of Spark."""
@@ -180,7 +180,7 @@ def _of_few(
     return pa.concat_tables(quality), pa.concat_tables(moved)
 
 
-def _of_many(
+def _compute_in_spark(
     lake: Lake, dates: list[date], profiles: dict[str, Profile], until: datetime | None = None
 ) -> tuple[pa.Table, pa.Table]:
     """Return quality and drift of days, computed by Spark."""

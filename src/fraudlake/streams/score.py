@@ -358,7 +358,7 @@ def _from_kafka(lake: Lake) -> Stream:
         return _from_kafka(lake)
 
     topic = kafka.Topic(lake, checkpoint)
-    transactions = _of_messages(topic.read_stream(), settings)
+    transactions = _parse(topic.read_stream(), settings)
 
     def rows() -> DataFrame:
         changes = _changes(lake, seen_verdicts, lambda done: _tiles_of_topic(lake, topic, done))
@@ -378,7 +378,7 @@ def _from_kafka(lake: Lake) -> Stream:
     )
 
 
-def _of_messages(landed: DataFrame, settings: Settings) -> DataFrame:
+def _parse(landed: DataFrame, settings: Settings) -> DataFrame:
     """Return the valid transactions among messages, in the columns of silver."""
     bronze = messages.from_messages(landed, contract.of_settings(settings))
     return silver.valid(silver.checked(bronze, settings), settings.columns)
@@ -387,7 +387,7 @@ def _of_messages(landed: DataFrame, settings: Settings) -> DataFrame:
 def _tiles_of_topic(lake: Lake, topic: kafka.Topic, done: int) -> DataFrame:
     """Return the tiles of the transactions that the stream has read, from silver and, if silver lags, the topic."""
     landed, later = topic.read_so_far(lake.read(tables.SILVER_TRANSACTIONS), done)
-    transactions = _of_messages(later, lake.settings)
+    transactions = _parse(later, lake.settings)
     return lake_features.tiles_of(landed.select(*transactions.columns).unionByName(transactions), lake.settings)
 
 

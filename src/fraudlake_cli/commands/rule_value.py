@@ -60,11 +60,11 @@ def _lines(values: RuleValues, of_days: Window, precisions: Mapping[str, Precisi
         "in parentheses what no other live rule found:"
     )
     for one in values.rules:
-        yield from _of_rule(one, precisions[one.rule], values.truth is not None)
+        yield from _rule_lines(one, precisions[one.rule], values.truth is not None)
     yield from _notes(values)
 
 
-def _of_rule(one: RuleValue, precision: Precision, is_decided: bool) -> Iterator[str]:
+def _rule_lines(one: RuleValue, precision: Precision, is_decided: bool) -> Iterator[str]:
     found, alone = one.found, one.alone
     yield (
         f"{one.rule} version {one.version}: {found.alerts:,} ({alone.alerts:,}) alerts, "

@@ -375,14 +375,14 @@ class _Filling:
         decided = {name: getattr(self.decision, name) for name in ("reason", "note", "analyst", "at")}
         places = {"column": payment, "case": case, "decision": decided, "report": {"made_at": self.made_at}}
         if set(source) == {"panel", "column"}:
-            return self._of_panel(str(source["panel"]), payment).get(str(source["column"]))
+            return self._panel_row(str(source["panel"]), payment).get(str(source["column"]))
         place, key = next(iter(source.items()), ("", ""))
         if len(source) != 1 or place not in places or (key not in places[place] and places[place]):
             self.problems["there is no such source"].add(f"{name} = {source}")
             return None
         return places[place].get(key)
 
-    def _of_panel(self, title: str, payment: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _panel_row(self, title: str, payment: Mapping[str, Any]) -> Mapping[str, Any]:
         panel = next((one for one in self.store.settings.panels if one.title == title), None)
         if panel is None:
             self.problems["there is no such panel in the settings"].add(title)

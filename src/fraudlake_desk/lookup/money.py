@@ -25,11 +25,11 @@ def declared(settings: Settings, noun: str) -> tuple[str, ...]:
     """
     if noun == "currency" and settings.currency is not None:
         return (settings.currency.column,)
-    return _of_noun(tuple(settings.columns), noun)
+    return _columns_named(tuple(settings.columns), noun)
 
 
 @lru_cache  # a page calls this for each payment
-def _of_noun(columns: tuple[str, ...], noun: str) -> tuple[str, ...]:
+def _columns_named(columns: tuple[str, ...], noun: str) -> tuple[str, ...]:
     return tuple(name for name in columns if name.lower().rpartition("_")[2] == noun)
 
 

@@ -107,7 +107,7 @@ def count_work(events: Iterable[Event], window: Window, now: datetime) -> list[W
         _add(people, of_item, window)
         holder = item_state.state(of_item, now).holder
         if holder is not None:
-            _of(people, holder).held += 1
+            _work(people, holder).held += 1
     return sorted(people.values(), key=lambda work: work.name)
 
 
@@ -121,30 +121,30 @@ def _add(people: dict[str, Work], events: list[Event], window: Window) -> None:
         is_counted = window.first <= event.at.date() <= window.last
         if event.is_verdict and decision is not None and is_counted:
             is_contradicted = event.analyst != decision.analyst and event.labels != decision.labels
-            _of(people, decision.analyst).overturned += is_contradicted
+            _work(people, decision.analyst).overturned += is_contradicted
         if event.is_verdict and is_counted:
-            work = _of(people, event.analyst)
+            work = _work(people, event.analyst)
             work.verdicts[str(event.verdict)] += 1
             amounts[event.analyst] = event.fraud_amount or 0.0
             counted_of = event.analyst
             if assignment is not None and assignment.analyst == event.analyst:
                 work.seconds.append((event.at - assignment.at).total_seconds())
         if event.kind == "withdrawn" and is_counted:
-            _of(people, event.analyst).withdrawn += 1
+            _work(people, event.analyst).withdrawn += 1
             amounts.pop(event.analyst, None)
             counted_of = None
         if event.kind in ("waiting", "assigned", "escalated") and is_counted:
-            _of(people, event.analyst).set_aside += 1
+            _work(people, event.analyst).set_aside += 1
         # Notes and files are part of the work between taking an item and deciding on it.
         if event.kind not in ("noted", "attached"):
             assignment = event if event.kind == "taken" else None
         if event.is_verdict or event.kind == "withdrawn":
             decision = event if event.is_verdict else None
     for name, amount in amounts.items():
-        _of(people, name).fraud_amount += amount
+        _work(people, name).fraud_amount += amount
     if counted_of is not None:
-        _of(people, counted_of).counted_amount += amounts[counted_of]
+        _work(people, counted_of).counted_amount += amounts[counted_of]
 
 
-def _of(people: dict[str, Work], name: str) -> Work:
+def _work(people: dict[str, Work], name: str) -> Work:
     return people.setdefault(name, Work(name))

@@ -45,18 +45,18 @@ class Reviewed:
         """Read a lake; None without any queue or review event."""
         queue = _queue(store)
         events = event_log.read_events(store) if len(queue) else []
-        return cls._of(store, queue, events) if events else None
+        return cls._build(store, queue, events) if events else None
 
     @classmethod
     def on_days(cls, store: Store, condition: str) -> Reviewed:
         """Read the queues whose ``day`` fulfils a condition in SQL, and the decisions on their items."""
         queue = _queue(store, f"WHERE {condition}")
-        past = cls._of(store, queue, event_log.read_events(store) if len(queue) else [])
+        past = cls._build(store, queue, event_log.read_events(store) if len(queue) else [])
         listed = set(past.queue["item_id"].to_pylist())
         return replace(past, decisions={item: one for item, one in past.decisions.items() if item in listed})
 
     @classmethod
-    def _of(cls, store: Store, queue: pa.Table, events: Iterable[Event]) -> Reviewed:
+    def _build(cls, store: Store, queue: pa.Table, events: Iterable[Event]) -> Reviewed:
         of_alerts = cases.cases_by_alert(store) if len(queue) else {}
         names = [of_alerts.get(item, item) for item in queue["item_id"].to_pylist()]
         queue = queue.set_column(queue.column_names.index("item_id"), "item_id", pa.array(names, pa.string()))

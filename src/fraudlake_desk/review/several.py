@@ -43,13 +43,13 @@ def carry_out(store: Store, items: Mapping[str, Item], form_id: str, said: Itera
     wanted: dict[str, Wanted] = {}
     for name, item in items.items():
         id_ = event_id(form_id, said, name)
-        wanted.setdefault(item.item_id, Wanted(item, id_, _of_item(make, item, id_)))
+        wanted.setdefault(item.item_id, Wanted(item, id_, _bind(make, item, id_)))
     written = verdicts.record(store, [*wanted.values()])
     outcomes = dict(zip(wanted, written, strict=True))
     return {name: outcomes[item.item_id] for name, item in items.items()}
 
 
-def _of_item(make: Make, item: Item, id_: str) -> Callable[[State], Event]:
+def _bind(make: Make, item: Item, id_: str) -> Callable[[State], Event]:
     return lambda before: make(item, before, id_)
 
 

@@ -241,16 +241,16 @@ class ProxyAccess(Access):
         peer = request.client.host if request.client else ""
         if not self.is_proxy(peer):
             raise RefusedError(f"open {self._public}: {peer} is not a proxy that this desk trusts (trusted_proxies)")
-        name = self._of_proxy(request, self._header)
+        name = self._proxy_header(request, self._header)
         groups = ""
         if self._groups_header:
-            groups = self._of_proxy(request, self._groups_header, is_required=False)
+            groups = self._proxy_header(request, self._groups_header, is_required=False)
         names = {group.strip() for group in groups.split(",")}
         role = min(self._roles.role(name, names), self._most)
         duties = self._roles.duties(name, names) if self._most > Role.READER else frozenset()
         return Person(name, role, session=name, duties=duties)
 
-    def _of_proxy(self, request: Request, header: str, is_required: bool = True) -> str:
+    def _proxy_header(self, request: Request, header: str, is_required: bool = True) -> str:
         """Return the text of a header that the proxy sets."""
         values = request.headers.getlist(header)
         text = _utf8(values[0]).strip() if values else ""

@@ -52,8 +52,8 @@ def routes(site: Site) -> list[Route]:
         figures = rules.figures(store, present, _DAYS)
         cases = {one.version.rule.name: one.cases for one in figures.rules}
         pairs = [
-            {"first": first, "second": second, "cases": both, "of_first": _of(both, cases.get(first)),
-             "of_second": _of(both, cases.get(second))}
+            {"first": first, "second": second, "cases": both, "of_first": _share(both, cases.get(first)),
+             "of_second": _share(both, cases.get(second))}
             for (first, second), both in sorted(figures.overlap.items(), key=lambda pair: (-pair[1], pair[0]))
         ]  # fmt: skip
         shown = [{**vars(one), "drawing": _spark(one), "interval": _interval(one)} for one in figures.rules]
@@ -246,7 +246,7 @@ def _interval(one: RuleFigures) -> str:
     return charts.interval(weighted.value, weighted.low, weighted.high, "weighted precision")
 
 
-def _of(both: int, cases: int | None) -> float | None:
+def _share(both: int, cases: int | None) -> float | None:
     return both / cases if cases else None
 
 

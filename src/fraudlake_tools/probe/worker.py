@@ -32,7 +32,7 @@ Questions = Callable[["DataFrame", int], dict[str, Callable[[], str]]]
 def in_a_task(scratch: Scratch) -> Report:
     """Ask the Python process of a task (``mapInArrow``)."""
     ask = _ask()
-    questions = _of_any_process(str(scratch.folder))
+    questions = _ask_process(str(scratch.folder))
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow
@@ -53,18 +53,18 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
     reports = scratch.table("reports")
     ask = _ask()
     marker = _REPORT_MARKER
-    of_any_process = _of_any_process(str(scratch.folder))
+    of_any_process = _ask_process(str(scratch.folder))
     network = {} if scratch.receiver is None else _network(scratch.receiver)
     # On compute that returns a batch's rows only once, the first question gets them.
     of_micro_batch = (
-        _of_refine(scratch.filled("even", 0), scratch.filled("odd", 0), scratch.id),
-        _of_session(source, getattr(scratch.spark, "session_id", None)),
-        _of_merges(
+        _ask_refine(scratch.filled("even", 0), scratch.filled("odd", 0), scratch.id),
+        _ask_session(source, getattr(scratch.spark, "session_id", None)),
+        _ask_merges(
             (scratch.filled("merged", 3), scratch.filled("merged_too", 3)),
             (scratch.bare_name("batch"), scratch.bare_name("batch_too")),
         ),
-        _of_appends(scratch.filled("appended", 0), scratch.id),
-        _of_model(scratch.settings.model_name),
+        _ask_appends(scratch.filled("appended", 0), scratch.id),
+        _ask_model(scratch.settings.model_name),
     )
 
     def write(batch: DataFrame, batch_id: int) -> None:
@@ -88,7 +88,7 @@ def in_a_micro_batch(scratch: Scratch) -> Report:
     return _parsed(scratch.spark.table(reports).collect()[0]["report"])
 
 
-def _of_refine(even: str, odd: str, application: str) -> Questions:
+def _ask_refine(even: str, odd: str, application: str) -> Questions:
     """Return the question whether a micro-batch can be refined into two tables."""
 
     def questions(batch: DataFrame, batch_id: int) -> dict[str, Callable[[], str]]:
@@ -112,7 +112,7 @@ def _of_refine(even: str, odd: str, application: str) -> Questions:
     return questions
 
 
-def _of_session(source: str, command_id: str | None) -> Questions:
+def _ask_session(source: str, command_id: str | None) -> Questions:
     """Return questions on the session of a micro-batch, and whether it knows the names of tables."""
 
     def questions(batch: DataFrame, batch_id: int) -> dict[str, Callable[[], str]]:
@@ -134,7 +134,7 @@ def _of_session(source: str, command_id: str | None) -> Questions:
     return questions
 
 
-def _of_merges(merged: tuple[str, str], views: tuple[str, str]) -> Questions:
+def _ask_merges(merged: tuple[str, str], views: tuple[str, str]) -> Questions:
     """Return the question whether two threads can merge a micro-batch at the same time."""
 
     def questions(batch: DataFrame, batch_id: int) -> dict[str, Callable[[], str]]:
@@ -159,7 +159,7 @@ def _of_merges(merged: tuple[str, str], views: tuple[str, str]) -> Questions:
     return questions
 
 
-def _of_appends(appended: str, application: str) -> Questions:
+def _ask_appends(appended: str, application: str) -> Questions:
     """Return questions on appends that are marked with their micro-batch."""
 
     def questions(batch: DataFrame, batch_id: int) -> dict[str, Callable[[], str]]:
@@ -181,7 +181,7 @@ def _of_appends(appended: str, application: str) -> Questions:
     return questions
 
 
-def _of_model(model: str) -> Questions:
+def _ask_model(model: str) -> Questions:
     """Return the questions whether a micro-batch can be persisted, and whether MLflow finds a model."""
 
     def questions(batch: DataFrame, batch_id: int) -> dict[str, Callable[[], str]]:
@@ -220,7 +220,7 @@ def _ask() -> Callable[[dict[str, Callable[[], str]]], Report]:
     return ask
 
 
-def _of_any_process(folder: str) -> dict[str, Callable[[], str]]:
+def _ask_process(folder: str) -> dict[str, Callable[[], str]]:
     libraries = LIBRARIES
 
     def imports() -> str:

@@ -28,14 +28,14 @@ log = logging.getLogger(__name__)
 def _streams(lake: Lake, retry_rejected: bool) -> list[Stream]:
     read = partial(messages.read, contract=contract.of_settings(lake.settings))
     transactions = kafka_source.transactions(lake), tables.BRONZE_TRANSACTIONS, messages.KAFKA_COLUMNS
-    topics = [_of_topic(lake, kafka_source.TRANSACTIONS, *transactions, read)]
+    topics = [_topic_stream(lake, kafka_source.TRANSACTIONS, *transactions, read)]
     if lake.settings.fast_alerts_topic is not None:
         alerts = kafka_source.fast_alerts(lake), tables.BRONZE_FAST_ALERTS, fast_alerts.KAFKA_COLUMNS
-        topics.append(_of_topic(lake, kafka_source.FAST_ALERTS, *alerts, fast_alerts.read))
+        topics.append(_topic_stream(lake, kafka_source.FAST_ALERTS, *alerts, fast_alerts.read))
     return topics
 
 
-def _of_topic(
+def _topic_stream(
     lake: Lake, step: str, topic: kafka.Topic, table: Table, columns: Sequence[str], compute: Compute
 ) -> Stream:
     """Return the stream that appends to a table the rows that ``compute`` parses from Spark's Kafka source."""
