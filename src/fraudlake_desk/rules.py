@@ -19,7 +19,7 @@ from fraudlake.review import cases
 from fraudlake.review.window import Window
 from fraudlake.rules.kinds import RULE
 from fraudlake.rules.rule_set import RuleSet
-from fraudlake.text import durations
+from fraudlake.text import durations, sql_text
 from fraudlake_desk import list_entries
 from fraudlake_desk.queue import precision
 from fraudlake_desk.queue.reviewed import Reviewed
@@ -288,7 +288,7 @@ def latest_days(store: Store, most: int) -> Window:
 def transactions(store: Store, window: Window, columns: Sequence[str]) -> pa.Table:
     """Return columns of ``silver_transactions`` of a range."""
     silver = tables.SILVER_TRANSACTIONS
-    return store.query(f"SELECT {', '.join(columns)} FROM {silver.name} WHERE {window.sql}", silver)
+    return store.query(f"SELECT {sql_text.names(columns)} FROM {silver.name} WHERE {window.sql}", silver)
 
 
 def definition(version: RuleVersion) -> dict[str, Any]:

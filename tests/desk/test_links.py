@@ -20,7 +20,8 @@ from fraudlake_desk.lookup.links import Links
 from tests.desk import small_lake
 from tests.desk.small_lake import DAY, NOON
 
-COLUMNS = {name: DeclaredColumn.model_validate({"from": name, "type": "string"}) for name in ("device", "shop")}
+COLUMNS = {name: DeclaredColumn.model_validate({"from": name, "type": "string"}) for name in ("group", "Shop")}
+"""A keyword of SQL, and a name with a capital letter."""
 SILVER = tables.with_declared(tables.SILVER_TRANSACTIONS, COLUMNS)
 PAID = (
     *(("case", "d1", "s1"), ("case", "d2", None), ("near", "d1", "s2"), ("near", "d3", None)),
@@ -39,8 +40,8 @@ def links_of(root: Path, paid: Iterable[tuple[str, str | None, str | None]], fra
             "date": DAY,
             "amount": 10.0,
             "label": False,
-            "device": device,
-            "shop": shop,
+            "group": device,
+            "Shop": shop,
         }
         for number, (account, device, shop) in enumerate(paid)
     ]
@@ -53,7 +54,7 @@ def links_of(root: Path, paid: Iterable[tuple[str, str | None, str | None]], fra
     decided = {"verdict": True, "decided_at": NOON, "date": DAY, "analyst": "ann"}
     small_lake.write(root, tables.SILVER_VERDICTS, [{**decided, "transaction_id": f"t{number}"} for number in fraud])
     store = LocalStore(Settings(lake=root))
-    store.settings = store.settings.defined({"entities": {"device": ("device",), "shop": ("shop",)}})
+    store.settings = store.settings.defined({"entities": {"device": ("group",), "shop": ("Shop",)}})
     return links.find_links(store, items.require(store, "a"), Window(DAY, DAY), 14)
 
 

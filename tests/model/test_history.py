@@ -120,3 +120,20 @@ def test_nothing_known_is_one_line(tmp_path: Path) -> None:
     settings = Settings(lake=tmp_path, label_delay="1 day")
     with pytest.raises(search.TooLittleError, match=r"known by now: .*--label-delay, --genuine-after or --train-from"):
         training.labelled_rows(past([0, 1], [True, False], [None, None]), settings)
+
+
+def test_columns_may_be_keywords_of_sql(tmp_path: Path) -> None:
+    feature = {"name": "limit", "entity": "group", "aggregate": "distinct", "column": "order", "window": "1 day"}
+    columns = {"order": "string", "Group": "string"}
+    lake = open_lake(Settings(lake=tmp_path, columns=columns, entities={"group": "Group"}, features=[feature]))
+    paid = {"account_id": "a", "amount": 1.0, "label": False, "source": "day.parquet", "date": START.date()}
+    rows = [
+        {**paid, "transaction_id": str(n), "timestamp": START + timedelta(hours=n), "position": n, "order": order}
+        for n, order in enumerate("xyx")
+    ]
+    silver = tables.with_declared(tables.SILVER_TRANSACTIONS, lake.settings.silver_columns)
+    plain_lake.fill(tmp_path, silver, *({**row, "Group": "g"} for row in rows))
+
+    known = training.history_of(lake)
+
+    assert known.table["limit"].to_pylist() == [0, 1, 2]

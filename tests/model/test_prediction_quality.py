@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from fraudlake import tables
 from fraudlake.features import account_features
+from fraudlake.lake import open_lake
 from fraudlake.model import drift, prediction_quality
 from fraudlake.model.metrics import Budget
+from fraudlake.settings import Settings
 from fraudlake.streams import prediction_figures
+from tests import plain_lake
 
 DAY = date(2026, 3, 7)
 
@@ -102,3 +107,16 @@ def test_days_are_read_together_up_to_a_number_of_rows(monkeypatch: pytest.Monke
     totals = {date(2026, 3, day): rows for day, rows in ((1, 4), (2, 6), (3, 1), (4, 30), (5, 2))}
     lots = [[day.day for day in lot] for lot in prediction_figures._lots(totals)]
     assert lots == [[1, 2], [3], [4], [5]]
+
+
+def test_a_feature_may_be_a_keyword_of_sql(tmp_path: Path) -> None:
+    feature = {"name": "order", "aggregate": "count", "window": "1 day"}
+    lake = open_lake(Settings(lake=tmp_path, features=[feature]))
+    scored = lake.table(tables.GOLD_FRAUD_PREDICTIONS)
+    row = {"probability": 0.9, "prediction": True, "label": True, "model_version": "1", "date": DAY, "order": 2.0}
+    plain_lake.fill(tmp_path, scored, {**row, "transaction_id": "1", "account_id": "a", "amount": 10.0})
+
+    prediction_figures.measure(lake, {(DAY, "1")}, {"of another version": {"shapes": {"order": {}}}})
+
+    (figures,) = lake.store.rows(tables.GOLD_PREDICTION_QUALITY).to_pylist()
+    assert (figures["judged_by"], figures["precision"], figures["recall"]) == ("flink", 1.0, 1.0)

@@ -224,8 +224,15 @@ def test_all_candidates_fit_the_columns(tmp_path: Path) -> None:
     for rule in rules:
         rule.check(query_columns(settings.columns), settings.entities)
     assert len({rule.model_dump_json() for rule in rules}) == len(rules)
-    assert {rule.where for rule in rules} >= {"channel = 'e-com ''x'''", "is_abroad", "amount >= 250"}
+    assert {rule.where for rule in rules} >= {"`channel` = 'e-com ''x'''", "`is_abroad`", "amount >= 250"}
     assert max(rule.duration or timedelta(0) for rule in rules) == timedelta(days=7)
+
+
+def test_candidates_may_have_columns_that_are_keywords(tmp_path: Path) -> None:
+    columns = {"order": "string", "Group": "string", "from": "boolean"}
+    settings = Settings(lake=tmp_path / "lake", columns=columns, entities={"group": "Group"})
+    for rule in rule_candidates.candidates(settings, {"order": ["web"]}, 250.0):
+        rule.check(query_columns(settings.columns), settings.entities)
 
 
 def test_too_few_days_and_labels_are_refused(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from fraudlake import tables
 from fraudlake.detection import buckets, detector, live_rules, rule_table
 from fraudlake.detection.entity_rules import OPEN_FLAGS
 from fraudlake.detection.evaluator import Evaluator
+from fraudlake.text import sql_text
 from fraudlake.text.counts import counted
 
 if TYPE_CHECKING:
@@ -107,12 +108,12 @@ def state(lake: Lake) -> State:
 def rows_without_key(lake: Lake) -> dict[str, int]:
     """Return how many rows of silver have no key, for each declared entity."""
     counts = {
-        name: f"count(*) FILTER (WHERE {' OR '.join(f'{column} IS NULL' for column in columns)})"
+        name: f"count(*) FILTER (WHERE {' OR '.join(f'{sql_text.name(column)} IS NULL' for column in columns)})"
         for name, columns in lake.settings.entities.items()
     }
     if not counts:
         return {}
-    columns = ", ".join(f"{count} AS {name}" for name, count in counts.items())
+    columns = ", ".join(f"{count} AS {sql_text.name(name)}" for name, count in counts.items())
     row: dict[str, int] = lake.store.query(
         f"SELECT {columns} FROM {tables.SILVER_TRANSACTIONS.name}", tables.SILVER_TRANSACTIONS
     ).to_pylist()[0]

@@ -19,6 +19,7 @@ from fraudlake.detection import buckets
 from fraudlake.features import account_features, entity_features, lake_features
 from fraudlake.model.classifier import Trees, single
 from fraudlake.silver import verdicts
+from fraudlake.text import sql_text
 from fraudlake.text.durations import microseconds
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ def columns_read(settings: Settings) -> list[str]:
 def read_newest(store: Store, columns: Sequence[str], rows: int) -> pa.Table:
     """Return columns of the newest transactions, at most ``rows`` of them."""
     silver = tables.SILVER_TRANSACTIONS
-    return store.query(f"SELECT {', '.join(columns)} FROM {silver.name} ORDER BY timestamp DESC LIMIT {rows}", silver)
+    return store.query(
+        f"SELECT {sql_text.names(columns)} FROM {silver.name} ORDER BY timestamp DESC LIMIT {rows}", silver
+    )
 
 
 def amount_above(silver: pa.Table, share: float) -> float:

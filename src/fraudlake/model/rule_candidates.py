@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fraudlake import tables
 from fraudlake.entity import ACCOUNT
 from fraudlake.rules.kinds.threshold import ThresholdRule
+from fraudlake.text import sql_text
 
 if TYPE_CHECKING:
     from fraudlake.settings import Settings
@@ -66,10 +67,10 @@ def _conditions(settings: Settings, values: Mapping[str, Sequence[str]]) -> Iter
     """Yield conditions on the values of columns."""
     for name, column in settings.columns.items():
         if column.type == "boolean":
-            yield name
+            yield sql_text.name(name)
         for value in values.get(name, ()):
             quoted = value.replace("'", "''")
-            yield f"{name} = '{quoted}'"
+            yield f"{sql_text.name(name)} = '{quoted}'"
 
 
 def _vary(others: Sequence[str], is_large: str, conditions: Sequence[str]) -> Iterator[Fields]:

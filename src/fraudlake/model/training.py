@@ -411,7 +411,7 @@ def history_of(lake: Lake, stand_for: Mapping[str, float] | None = None) -> Hist
         decided = lake.read(tables.SILVER_VERDICTS).where(F.col("decided_at") <= literals.instant(now))
         return history.sample_of(lake.read(tables.SILVER_TRANSACTIONS), decided, most / rows, lake.settings)
     rows_read = lake.store.query(
-        f"SELECT {', '.join(history.columns_read(lake.settings))} FROM {tables.SILVER_TRANSACTIONS.name}",
+        f"SELECT {sql_text.names(history.columns_read(lake.settings))} FROM {tables.SILVER_TRANSACTIONS.name}",
         tables.SILVER_TRANSACTIONS,
     )
     return history.select_history(rows_read, known_verdicts(lake), lake.settings, stand_for)

@@ -166,7 +166,7 @@ def _compute_here(
     latest = verdicts.latest_of(decided)
     names = dict.fromkeys((*_READ, *(name for profile in profiles.values() for name in profile["shapes"])))
     rows = lake.store.query(
-        f"SELECT {', '.join(names)} FROM {tables.GOLD_FRAUD_PREDICTIONS.name} {_on(dates)}",
+        f"SELECT {sql_text.names(names)} FROM {tables.GOLD_FRAUD_PREDICTIONS.name} {_on(dates)}",
         tables.GOLD_FRAUD_PREDICTIONS,
     )
     quality = [tables.GOLD_PREDICTION_QUALITY.schema.empty_table()]

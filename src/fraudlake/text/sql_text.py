@@ -43,6 +43,16 @@ def value(constant: object) -> str:
     return literal(str(constant))
 
 
+def name(column: str) -> str:
+    """Return the name of a column as SQL, also if it is a keyword or has capital letters."""
+    return f"`{column}`"
+
+
+def names(columns: Iterable[str]) -> str:
+    """Return the names of columns as SQL, separated by commas."""
+    return ", ".join(map(name, columns))
+
+
 def one_of(column: str, values: Iterable[object]) -> str:
     """Return the SQL condition that a column has one of some values, which is false if there are none."""
     listed = ", ".join(map(value, values))

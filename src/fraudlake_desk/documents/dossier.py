@@ -14,7 +14,7 @@ from fraudlake.review import event_log, items
 from fraudlake.review.window import Window
 from fraudlake.silver import source_position
 from fraudlake.silver.source_position import KAFKA
-from fraudlake.text import json_text
+from fraudlake.text import json_text, sql_text
 from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import one_of
 from fraudlake_desk.documents import charts, letters
@@ -152,7 +152,7 @@ class _Case:
         settings = self._store.settings
         wanted = {name for noun in ("currency", "country") for name in money.declared(settings, noun)}
         further = [name for name in self._columns if name in wanted]
-        shown = ", ".join(("transaction_id, account_id, timestamp, amount, label", *further))
+        shown = sql_text.names(("transaction_id", "account_id", "timestamp", "amount", "label", *further))
         payments = self._select(tables.SILVER_TRANSACTIONS, shown, clauses)
         accounts = history.by_account(payments, self._alerts) if self.item.has_accounts else []
         labels = history.labels(accounts)

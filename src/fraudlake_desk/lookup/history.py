@@ -17,6 +17,7 @@ from fraudlake.review import event_log
 from fraudlake.review.event import Event
 from fraudlake.review.item import Item
 from fraudlake.review.window import Window
+from fraudlake.text import sql_text
 from fraudlake.text.sql_text import bounded_sum, literal, one_of, value
 from fraudlake.values import BASE_AMOUNT, bounded, summed_amount
 from fraudlake_desk.review import verdicts
@@ -244,7 +245,7 @@ def labels(accounts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 def has_key(row: Mapping[str, Any], columns: Iterable[str]) -> str:
     """Return the SQL condition that a transaction has the same values as a row in some columns."""
-    return " AND ".join(f"{column} = {value(row[column])}" for column in columns)
+    return " AND ".join(f"{sql_text.name(column)} = {value(row[column])}" for column in columns)
 
 
 def _alerts(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
 from fraudlake.entity import key_text
+from fraudlake.text import sql_text
 from fraudlake.text.sql_text import one_of
 from fraudlake_desk.lookup import history
 from fraudlake_desk.review import verdicts
@@ -198,11 +199,11 @@ class _Search:
         columns = self._entities[entity]
         silver = tables.SILVER_TRANSACTIONS
         own = {column: f"own_{number}" for number, column in enumerate(columns)}
-        renamed = ", ".join(f"{column} AS {name}" for column, name in own.items())
-        is_new = [f"{column} IS NOT NULL" for column in columns]
+        renamed = ", ".join(f"{sql_text.name(column)} AS {name}" for column, name in own.items())
+        is_new = [f"{sql_text.name(column)} IS NOT NULL" for column in columns]
         is_new += [f"NOT ({history.has_key(key.values, columns)})" for key in followed if key.entity == entity]
-        same = " AND ".join(f"{column} = {name}" for column, name in own.items())
-        listed = ", ".join(columns)
+        same = " AND ".join(f"{sql_text.name(column)} = {name}" for column, name in own.items())
+        listed = sql_text.names(columns)
         used = (
             f"SELECT DISTINCT {renamed} FROM {silver.name} "
             f"WHERE {self.window.sql} AND {one_of('account_id', frontier)} AND {' AND '.join(is_new)}"
@@ -228,7 +229,7 @@ class _Search:
         few = [f"({history.has_key(key, columns)})" for key in keys if key["accounts"] <= FOLLOWED]
         of_others = f"({' OR '.join(few)}) AND {others}" if few else "false"
         rows = self._query(
-            f"SELECT DISTINCT {', '.join(columns)}, account_id FROM {silver.name} WHERE {self.window.sql} "
+            f"SELECT DISTINCT {sql_text.names(columns)}, account_id FROM {silver.name} WHERE {self.window.sql} "
             f"AND ({is_any}) AND ({one_of('account_id', frontier)} OR ({of_others}))",
             silver,
         )

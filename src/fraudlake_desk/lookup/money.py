@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake.review.window import Window
 from fraudlake.tables import SILVER_TRANSACTIONS
+from fraudlake.text import sql_text
 from fraudlake.text.sql_text import one_of
 from fraudlake_desk.documents.letters import shown
 
@@ -72,7 +73,7 @@ def read_currencies(store: Store, queued: Sequence[Queued]) -> dict[str, Sequenc
     ids = sorted({id_ for one in queued for id_ in one.item.transaction_ids})
     drawn = sorted({one.item.account_id for one in queued if not one.item.transaction_ids})
     rows = store.query(
-        f"SELECT {', '.join(('transaction_id, account_id, date', *names))} FROM {silver.name} "
+        f"SELECT {sql_text.names(('transaction_id', 'account_id', 'date', *names))} FROM {silver.name} "
         f"WHERE {window.sql} AND ({one_of('transaction_id', ids)} OR {one_of('account_id', drawn)})",
         silver,
     ).to_pylist()
