@@ -66,6 +66,11 @@ class Person:
         return "rule author" in self.duties
 
     @property
+    def may_ask(self) -> bool:
+        """Whether they may ask for what needs two keys, and withdraw it."""
+        return self.may_decide or self.may_author
+
+    @property
     def may_approve(self) -> bool:
         """Whether they may agree to what others ask for."""
         return "approver" in self.duties

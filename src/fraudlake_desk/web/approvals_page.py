@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _SETTLED = 50
 """Most settled requests that the page shows, the latest first."""
+_DIGITS = 18
+"""Most digits of a request's number."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -57,7 +59,7 @@ def routes(site: Site) -> list[Route]:
         async def answer(request: WebRequest) -> Response:
             fields = await read(request, site.access)
             person = request.state.person
-            number = int(request.path_params["number"])
+            number = _number(request.path_params["number"])
             reason = fields.get("reason", "")
             await forms.carried_out(lambda: decide(site.store_of(person), number, person, reason))
             return done(request, f"/approvals?done={number}")
@@ -67,9 +69,9 @@ def routes(site: Site) -> list[Route]:
     actions = {
         "approve": decided(_approve, forms.read_of_approver),
         "reject": decided(_reject, forms.read_of_approver),
-        "withdraw": decided(_withdraw, forms.read),
+        "withdraw": decided(_withdraw, forms.read_of_asker),
     }
-    posts = [Route(f"/approvals/{{number:int}}/{name}", form, methods=["POST"]) for name, form in actions.items()]
+    posts = [Route(f"/approvals/{{number:str}}/{name}", form, methods=["POST"]) for name, form in actions.items()]
     return [Route("/approvals", page), *posts]
 
 
@@ -96,13 +98,22 @@ def _notice(requests: dict[int, Request], text: str | None) -> str | None:
     """Return the notice about the request that a form has decided on."""
     if not text:
         return None
-    if not (text.isascii() and text.isdigit()):
-        raise PageError(f"done: give the number of a request, not '{shown(text)}'")
-    request = requests.get(int(text))
+    request = requests.get(_number(text))
     if request is None:
         return None
     by_command = f": 'fraudlake approvals carry-out {text}' carries it out" if request.status == "approved" else ""
     return f"Request {text} is {request.status}{by_command}."
+
+
+def _number(text: str) -> int:
+    """Return the number of a request in an address.
+
+    Raises:
+        PageError: it is no number of a request.
+    """
+    if len(text) > _DIGITS or not (text.isascii() and text.isdigit()):
+        raise PageError(f"give the number of a request, not '{shown(text)}'")
+    return int(text)
 
 
 def _trials(store: Store, requests: Sequence[Request]) -> dict[int, list[tuple[str, str]]]:
@@ -129,5 +140,5 @@ def _view(request: Request, person: Person, trials: Sequence[tuple[str, str]] = 
         "changes": [(name, *in_words(before, after)) for name, before, after in request.changes],
         "trials": trials,
         "may_decide": request.status == "waiting" and not is_own and person.may_approve,
-        "may_withdraw": is_own and person.may_decide,
+        "may_withdraw": is_own and person.may_ask,
     }

@@ -162,6 +162,18 @@ async def read_of_author(request: Request, access: Access) -> Fields:
     return fields
 
 
+async def read_of_asker(request: Request, access: Access) -> Fields:
+    """Return the fields of a form of a person who may ask for what needs two keys.
+
+    Raises:
+        RefusedError: the person may not, or see :func:`read`.
+    """
+    fields = await _read(request, access)
+    if not request.state.person.may_ask:
+        raise RefusedError(f"{request.state.person.name} may only read: ask to become an analyst or a rule author")
+    return fields
+
+
 async def read_of_approver(request: Request, access: Access) -> Fields:
     """Return the fields of a form of an approver.
 

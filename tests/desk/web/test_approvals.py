@@ -87,6 +87,19 @@ def test_a_reader_sees_requests_and_cannot_decide(browse: Open, open_store: Open
     assert len(log.read_events(open_store())) == 1
 
 
+@pytest.mark.parametrize("number", ["1" * 5_000, "²"])
+def test_what_is_no_number_of_a_request_is_refused(browse: Open, number: str) -> None:
+    browser = browse("bob")
+    page = browser.get("/approvals").text
+    token = page.partition('name="form-token" content="')[2].partition('"')[0]
+    answers = [
+        browser.get(f"/approvals?done={number}"),
+        browser.post(f"/approvals/{number}/approve", data={"form": token, "reason": "x"}),
+    ]
+    for answer in answers:
+        assert answer.status_code == 409 and "give the number of a request" in answer.text
+
+
 def test_a_rejected_request_changes_nothing(browse: Open, open_store: OpenStore, asked: int) -> None:
     page = browse("bob").submit("/approvals", "/approvals/1/reject", reason="too many alerts")
     assert "Request 1 is rejected." in page and status(open_store) == "draft"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fraudlake.approvals import log
 from fraudlake.errors import UsageError
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.settings import Settings, load
@@ -68,6 +69,21 @@ def test_groups_count_from_a_trusted_proxy_alone(root: Path) -> None:
     browser = team(root, groups_header="X-Groups", analyst_groups="analysts")
     other = Browser(browser.app, base_url="https://desk.example", client=("10.0.0.7", 50_000))
     assert other.get("/", headers={"x-user": "anna", "x-groups": "analysts"}).status_code == 403
+
+
+def test_a_reader_who_is_a_rule_author_withdraws_what_they_asked_for(root: Path) -> None:
+    browser = team(root, groups_header="X-Groups", analyst_groups="analysts", rule_author_groups="authors")
+    store = LocalStore(Settings(lake=root))
+    log.ask(store, log.Proposal("rules", "rules: dear", {}, {}, {"names": [], "rows": []}), "arno", "fewer")
+    headers = {"x-user": "arno", "x-groups": "authors"}
+    page = browser.get("/approvals", headers=headers).text
+    assert 'action="/approvals/1/withdraw"' in page and 'action="/approvals/1/approve"' not in page
+    token = page.partition('name="form-token" content="')[2].partition('"')[0]
+    form = {"form": token, "reason": "a mistake"}
+    without = browser.post("/approvals/1/withdraw", data=form, headers={"x-user": "arno", "x-groups": "staff"})
+    assert without.status_code == 403 and log.find(store, 1).status == "waiting"
+    browser.post("/approvals/1/withdraw", data=form, headers=headers)
+    assert log.find(store, 1).status == "withdrawn"
 
 
 def test_a_team_without_roles_decides_as_before(root: Path) -> None:
