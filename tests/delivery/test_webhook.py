@@ -91,6 +91,14 @@ def test_the_receiver_says_when_to_come_back(receiver: Receiver) -> None:
     assert second.at - first.at >= 1
 
 
+@pytest.mark.parametrize("pause", ["0.5", "-1", "soon"])
+def test_a_pause_that_is_neither_a_number_of_seconds_nor_a_date_does_not_end_the_attempts(
+    receiver: Receiver, pause: str
+) -> None:
+    receiver.plan = deque([status(429, retry_after=pause)])
+    assert sink(receiver).send(events(1), "name") == [Outcome(2)]
+
+
 def test_a_receiver_cannot_keep_the_stream_waiting() -> None:
     answer = HTTPResponse(status=429, headers={"Retry-After": "86400"})
     assert webhook.RETRY.get_retry_after(answer) == 30

@@ -42,7 +42,10 @@ class _Patience(Retry):
     """Retries a POST after a failure that may pass; the receiver recognises a repetition by the request's id."""
 
     def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
-        seconds = super().get_retry_after(response)
+        try:
+            seconds = super().get_retry_after(response)
+        except exceptions.InvalidHeader:  # such as "0.5": urllib3 takes whole seconds and dates only
+            return None
         return None if seconds is None else min(seconds, _MOST_SECONDS)
 
 
