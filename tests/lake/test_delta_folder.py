@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from fraudlake.lake import delta_folder
+from fraudlake.lake import delta_folder, publication
 from fraudlake.lake.commit import Commit
 
 
@@ -32,6 +32,14 @@ def test_nothing_of_deleted_rows_is_left_in_files_log_and_checkpoints(table: Pat
     delta_folder.erase_past(table)
     assert files_that_name("account-b", table) == []
     assert sorted(DeltaTable(table).to_pyarrow_table()["id"].to_pylist()) == ["account-a", "account-c"]
+
+
+def test_a_line_separator_in_a_text_ends_no_line_of_the_log(tmp_path: Path) -> None:
+    names = ["one\u2028name", "next\u0085line"]
+    write_deltalake(tmp_path, pa.table({"id": names}))
+    assert [*publication.actions(tmp_path, 0)[-1]] == ["add"]
+    delta_folder.erase_past(tmp_path)
+    assert DeltaTable(tmp_path).to_pyarrow_table()["id"].to_pylist() == names
 
 
 def test_commits_stay_with_their_times_and_writers_go_on(table: Path) -> None:

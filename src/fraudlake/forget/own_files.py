@@ -76,16 +76,17 @@ def delivered(lake: Lake, accounts: Collection[str], erase: bool) -> Counter[str
     counts: Counter[str] = Counter()
     folder = lake.settings.delivery_folder
     for path in sorted(Path(folder).glob("alerts-*.jsonl")) if folder else ():
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        with path.open(encoding="utf-8") as file:  # str.splitlines() would also split at U+2028, within a name
+            lines = list(file)
         named = [_accounts(json.loads(line)) & {*accounts} for line in lines]
         theirs = Counter(account for of_line in named for account in of_line)
         counts += theirs
         if theirs and erase:
             draft = path.with_name(f".{path.name}.tmp")
-            with draft.open("w", encoding="utf-8") as file:
-                file.writelines(line for line, of_line in zip(lines, named, strict=True) if not of_line)
-                file.flush()
-                os.fsync(file.fileno())
+            with draft.open("w", encoding="utf-8") as left:
+                left.writelines(line for line, of_line in zip(lines, named, strict=True) if not of_line)
+                left.flush()
+                os.fsync(left.fileno())
             draft.replace(path)
     return counts
 

@@ -79,7 +79,8 @@ def _erase_statistics(file: Path) -> None:
 
 
 def _without_statistics(text: str) -> Iterator[str]:
-    for line in text.splitlines():
+    # Only a line feed ends an action: str.splitlines() would also split at U+2028, within a text of the statistics.
+    for line in filter(None, text.split("\n")):
         action = json.loads(line)
         for name in ("add", "remove"):
             action.get(name, {}).pop("stats", None)

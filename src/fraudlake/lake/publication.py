@@ -21,7 +21,8 @@ Action = dict[str, Any]
 
 def actions(folder: Path, version: int) -> list[Action]:
     """Return the actions of a version of the table in a folder."""
-    return [json.loads(line) for line in _log_file(folder, version).read_text().splitlines()]
+    # Only a line feed ends an action: str.splitlines() would also split at U+2028, within a text of the statistics.
+    return [json.loads(line) for line in filter(None, _log_file(folder, version).read_text().split("\n"))]
 
 
 def publish(
