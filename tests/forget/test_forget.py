@@ -195,7 +195,8 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
     lake = open_lake()
     run(lake)
     lake.spark.sql(
-        "INSERT INTO silver_verdicts SELECT transaction_id, true, 'ann', account_id, timestamp, date "
+        "INSERT INTO silver_verdicts SELECT transaction_id, true, 'ann', "
+        f"if(account_id = '{OTHER}' AND amount = 900, 'with {NAMED}', account_id), timestamp, date "
         f"FROM silver_transactions WHERE account_id IN ('{NAMED}', '{OTHER}')"
     )
     lake.writer(tables.BRONZE_FAST_ALERTS).write(fast_alert_messages(), "append")
@@ -243,6 +244,8 @@ def test_two_accounts_leave_no_trace_and_the_streams_go_on(
     assert (merged["account_id"], merged["reason"], merged["merged_into"]) == (OTHER, "one thief", None)
     (entry,) = lake.store.rows(tables.SILVER_LIST_ENTRIES).to_pylist()
     assert (entry["account_id"], entry["reason"]) == (OTHER, "erased: it named an account that was forgotten")
+    reasons = lake.store.rows(tables.SILVER_VERDICTS)["reason"].to_pylist()
+    assert sorted(set(reasons)) == [OTHER, "erased: it named an account that was forgotten"]
     assert lake.store.rows(tables.SILVER_SUPPRESSED_ALERTS)["account_id"].to_pylist() == [OTHER]
     verified = chain.verify(event_log.read_events(LocalStore(lake.settings)))
     assert (verified.events, verified.erased, verified.faults) == (3, 3, [])

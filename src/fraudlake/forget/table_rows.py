@@ -30,7 +30,15 @@ if TYPE_CHECKING:
     from fraudlake.tables import Table
 
 _MESSAGE_POSITION = ("_topic", "_partition", "_offset")
-_LEDGERS = (tables.BRONZE_FILES, tables.BRONZE_REJECTED_FILES)
+_TEXTS = {
+    tables.BRONZE_FILES: "error",
+    tables.BRONZE_REJECTED_FILES: "error",
+    tables.SILVER_VERDICTS: "reason",
+    tables.SILVER_LIST_ENTRIES: "reason",
+    tables.SILVER_RULES: "reason",
+    tables.SILVER_DEFINITION: "reason",
+}
+"""The columns of texts, in rows that are not of an account, that may name one."""
 _NAMES = "exists(t.evidence_columns, columns -> columns['account_id'] = s.account_id)"
 """The condition that an alert by another entity has a transaction of the account."""
 _ERASED = "erased: it named an account that was forgotten"
@@ -49,7 +57,7 @@ _OF_REQUEST = ("reason", "subject", "before", "after", "arguments")
 
 
 def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
-    """Remove the accounts from the named tables, which have rows of them, and from error texts."""
+    """Remove the accounts from the named tables, which have rows of them, and from texts of others."""
     # A MERGE, unlike a DELETE, does not write its values into Delta's log.
     wanted = lake.session.createDataFrame([(account,) for account in accounts], "account_id STRING")
     theirs = "t.account_id = s.account_id"
@@ -73,16 +81,15 @@ def remove(lake: Lake, accounts: Sequence[str], names: set[str]) -> None:
         if table.name in names:
             merge.merge(lake, wanted, table, f"{theirs} OR {_NAMES}", "WHEN MATCHED THEN DELETE")
     _leave_reviews(lake, accounts)
-    _leave_entries(lake, accounts)
     _leave_approvals(lake, accounts)
     cases.update_all(lake)
     if days:
         lanes.recompute(lake, days, lake.read(tables.BRONZE_FAST_ALERTS).where(others))
-    for table in _LEDGERS:
-        texts = lake.read(table).where(F.col("error").rlike(f"(?s){traces.Search(accounts).pattern}"))
+    for table, column in _TEXTS.items():
+        texts = lake.read(table).where(F.col(column).rlike(f"(?s){traces.Search(accounts).pattern}"))
         if has_rows(texts):
-            erased = f"WHEN MATCHED THEN UPDATE SET error = '{_ERASED}'"
-            merge.merge(lake, texts.select("error").distinct(), table, "t.error = s.error", erased)
+            erased = f"WHEN MATCHED THEN UPDATE SET {column} = '{_ERASED}'"
+            merge.merge(lake, texts.select(column).distinct(), table, f"t.{column} = s.{column}", erased)
     if tables.BRONZE_FAST_ALERTS.name in names:
         positions = rows_of(lake, tables.BRONZE_FAST_ALERTS, accounts).select(*_MESSAGE_POSITION).distinct()
         _empty(lake, tables.BRONZE_FAST_ALERTS, positions, _MESSAGE_POSITION)
@@ -130,15 +137,6 @@ def _leave_reviews(lake: Lake, accounts: Sequence[str]) -> None:
         "file_name = if(t.file_name IS NULL, NULL, 'erased')"
     )
     merge.merge(lake, naming, tables.SILVER_REVIEW_EVENTS, "t.event_id = s.event_id", erased)
-
-
-def _leave_entries(lake: Lake, accounts: Sequence[str]) -> None:
-    """Remove the accounts from the reasons of list entries on other keys."""
-    entries = lake.read(tables.SILVER_LIST_ENTRIES)
-    naming = entries.where(F.col("reason").rlike(f"(?s){traces.Search(accounts).pattern}")).select("entry_id", "event")
-    if has_rows(naming):
-        erased = f"WHEN MATCHED THEN UPDATE SET reason = '{_ERASED}'"
-        merge.merge(lake, naming, tables.SILVER_LIST_ENTRIES, merge.same(("entry_id", "event")), erased)
 
 
 def _leave_approvals(lake: Lake, accounts: Sequence[str]) -> None:
