@@ -130,7 +130,7 @@ def test_without_labels_there_is_one_line(lake: Any, tmp_path: Path, fraudlake_h
     opened = lake()
     refused = fraudlake_here("--lake", str(opened.folder), "features", "suggest", "--out", str(tmp_path / "f.toml"))
     assert refused.returncode == 1
-    assert refused.stderr.startswith("fraudlake: cannot train: no transaction has a label that is known by now")
+    assert refused.stderr.startswith("fraudlake: cannot suggest features: no transaction has a label")
     assert refused.stderr.count("\n") == 1
     assert not (tmp_path / "f.toml").exists()
     assert opened.store.count(tables.SILVER_TRANSACTIONS) == 0

@@ -103,7 +103,7 @@ def test_verdicts_name_transactions_alerts_or_cases_and_unknown_ids_are_listed(
 
     file.write_text("transaction_id,verdict,decided_at\npart-0-1,true,2100-01-01 00:00:00\n")
     of_future = fraudlake_here("--lake", str(raised.root), "verdicts", str(file))
-    assert of_future.stdout.splitlines()[1] == "1 verdict dated in the future: each counts from its decided_at on"
+    assert of_future.stdout.splitlines()[1] == "1 verdict dated in the future: training leaves each out until then"
 
 
 def test_payments_are_found_by_their_own_reference_and_the_rest_is_a_file_to_load_again(

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from fraudlake import tables
 from fraudlake.entity import ACCOUNT
+from fraudlake.errors import FraudlakeError
 from fraudlake.features import account_features, entity_features
 from fraudlake.model import history, search, training
 from fraudlake.model.metrics import area_under_pr
@@ -149,7 +150,10 @@ def suggest(lake: Lake, progress: search.Progress = lambda *_: None) -> Suggesti
     groups = candidates(bare, _texts(silver, bare), largest)
     progress(0, len(groups) + 1, "features")
     settings = _with(bare, groups)
-    labelled, _, cut = training.labelled_rows(history.select_history(silver, verdicts, settings), settings)
+    try:
+        labelled, _, cut = training.labelled_rows(history.select_history(silver, verdicts, settings), settings)
+    except search.TooLittleError as error:
+        raise FraudlakeError(str(error).replace("cannot train", "cannot suggest features")) from None
     learned = labelled.between(None, cut.validated_until)
     trial = _Trial(learned)
     survivors = _eliminated(trial, groups, progress)

@@ -46,7 +46,7 @@ class Loaded:
     unknown: list[str]
     """The ids, references or accounts in the rows that match no payment, or several."""
     future: int
-    """The number of verdicts in the file that are dated in the future: each counts from its ``decided_at`` on."""
+    """The number of verdicts in the file that are dated in the future: training leaves each out until then."""
 
 
 def load(lake: Lake, file: Path, of: Format | None = None) -> Loaded:

@@ -141,7 +141,7 @@ def verdicts(app: App, /, file: Path, map_: str | None, **flags: str | None) -> 
         then = "the figures of the model follow with the next 'fraudlake score'"
     else:
         then = "no model scores yet: 'fraudlake train' makes one"
-    future = f"\n{counted(done.future, 'verdict')} dated in the future: each counts from its decided_at on"
+    future = f"\n{counted(done.future, 'verdict')} dated in the future: training leaves each out until then"
     app.say(
         asdict(done),
         f"{counted(done.taken, 'verdict')} loaded, {done.known:,} were known already; "
