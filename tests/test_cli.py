@@ -434,6 +434,26 @@ def test_an_unforeseen_error_is_one_line_and_a_file_on_a_laptop(
     assert "in status" in file.read_text() and "UnforeseenError" in file.read_text()
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        RuntimeError(
+            "Failed to parse parquet: External: Generic LocalFileSystem error: Unable to copy data to file: "
+            "No space left on device (os error 28)"
+        ),
+    ],
+    ids=["Python", "delta-rs"],
+)
+def test_a_full_disk_is_one_line_that_says_what_to_do(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    err = unforeseen(monkeypatch, capfd, tmp_path, error=error)
+    assert err == (
+        "fraudlake: a disk is full: free space for the lake and for temporary files, and repeat the command\n"
+    )
+
+
 def test_a_file_of_somebody_else_is_one_line_that_names_it_and_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -65,6 +66,8 @@ def _run() -> None:
             _fail("the Spark process ended, killed or out of memory: run again to continue after the last commit", 1)
         if isinstance(error, PermissionError) and error.filename:
             _fail(f"{error.filename}: {error.strerror}: run as its owner, or have the owner grant you the right", 1)
+        if os.strerror(errno.ENOSPC) in str(error):  # delta-rs reports it as a parquet file that it cannot parse
+            _fail("a disk is full: free space for the lake and for temporary files, and repeat the command", 1)
         file = None if _ends_with_its_machine() else _write_trace(error)
         if file is None:
             traceback.print_exception(error)
