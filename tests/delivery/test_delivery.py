@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from fraudlake import tables
 from fraudlake.delivery import webhook
@@ -96,6 +97,21 @@ def test_what_a_receiver_does_not_take_is_a_dead_letter_until_it_does(
     assert numbers(receiver.events) == [1, 2, 3, 4]
     assert deliveries(opened) == [(1, "delivered", 1), (2, "delivered", 7), (3, "delivered", 7), (4, "delivered", 7)]
     assert status(opened).gaps == []
+
+
+@pytest.mark.stream
+def test_dead_letters_whose_alerts_are_gone_do_not_keep_others_back(
+    lake: LakeHere, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = lake(webhook_url=receiver.url)
+    receiver.always = answer(503)
+    raise_(opened, alert(1), alert(2))
+    delivered(opened)
+    DeltaTable(opened.settings.lake / "tables" / "silver_alerts").delete(f"alert_id = '{1:032x}'")
+    monkeypatch.setattr(deliver, "_RETRIED", 1)
+    receiver.always = 0.0
+    assert deliver.retry_dead(opened, "webhook") == deliver.Retried(delivered=1, dead=1)
+    assert numbers(receiver.events) == [2]
 
 
 @pytest.mark.long

@@ -128,6 +128,8 @@ def retry_dead(lake: Lake, to: str) -> Retried:
             alerts = lake.store.query(
                 f"SELECT * FROM {tables.SILVER_ALERTS.name} {where}", tables.SILVER_ALERTS
             ).to_pylist()
+            if not alerts:
+                continue  # a replay or row_retention has removed them
             outcomes = _send(sink, lake, alerts, f"retry-{hashlib.sha256(ids.encode()).hexdigest()[:32]}")
             _update(lake, _rows(to, alerts, outcomes))
             now_delivered = sum(outcome.reason is None for outcome in outcomes)
