@@ -7,6 +7,7 @@ So each landed row is still in bronze once, and in silver or quarantine once. Fa
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 from collections.abc import Sequence
@@ -56,11 +57,17 @@ def forget(lake: Lake, accounts: Sequence[str], reason: str | None = None) -> Re
             f"forget {', '.join(accounts)}",
             dict.fromkeys(accounts, "known"),
             dict.fromkeys(accounts, "forgotten"),
-            {"accounts": list(accounts)},
+            {"accounts": list(accounts), "folders": _folders(lake)},
             accounts,
         )
         gate.require(lake.store, proposal, None, reason)
     return _forget(lake, accounts)
+
+
+def _folders(lake: Lake) -> dict[str, str]:
+    """Return the folders outside of the lake that a removal changes, by setting, for the person who approves it."""
+    named = {name: getattr(lake.settings, name) for name in ("landing", "delivery_folder")}
+    return {name: str(Path(folder).absolute()) for name, folder in named.items() if folder}
 
 
 def _state(lake: Lake, request: Request) -> dict[str, Any]:
@@ -79,7 +86,9 @@ def _carry_out(lake: Lake, request: Request) -> None:
         FraudlakeError: a scan found a trace of them.
     """
     if _state(lake, request) != request.after:
-        traces = _forget(lake, request.arguments["accounts"]).traces
+        asked = copy.copy(lake)
+        asked.settings = lake.settings.model_copy(update=request.arguments.get("folders", {}))
+        traces = _forget(asked, request.arguments["accounts"]).traces
         if traces:
             raise FraudlakeError(f"a trace is left in {traces[0]}: 'fraudlake forget ACCOUNT --yes' lists all")
 
