@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -55,8 +57,15 @@ def _as_duration(match: re.Match[str]) -> str:
     return " ".join(f"{number} {unit.removesuffix('s') if number == '1' else unit}" for unit, number in parts)
 
 
+def is_of_full_disk(message: str) -> bool:
+    """Return whether an error is that of a full disk, which delta-rs reports as a file that it cannot parse."""
+    return os.strerror(errno.ENOSPC) in message
+
+
 def cause_of(message: str) -> str:
     """Return the line of a message that names the innermost cause, without class names and stack frames."""
+    if is_of_full_disk(message):
+        return "a disk is full: free space for the lake and for temporary files, and run again"
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     messages = [line for line in lines if not line.startswith(("at ", "File ", "...", "===", "JVM stacktrace"))]
     causes = [line for line in messages if _CAUSE.search(line) and not line.endswith("(most recent call last):")]

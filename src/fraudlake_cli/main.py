@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from fraudlake.errors import FraudlakeError, UsageError, first_line
+from fraudlake.errors import FraudlakeError, UsageError, first_line, is_of_full_disk
 from fraudlake.process import host, logs, stop
 from fraudlake.process.host import is_utf8
 from fraudlake_cli.commands import cli
@@ -66,7 +65,7 @@ def _run() -> None:
             _fail("the Spark process ended, killed or out of memory: run again to continue after the last commit", 1)
         if isinstance(error, PermissionError) and error.filename:
             _fail(f"{error.filename}: {error.strerror}: run as its owner, or have the owner grant you the right", 1)
-        if os.strerror(errno.ENOSPC) in str(error):  # delta-rs reports it as a parquet file that it cannot parse
+        if is_of_full_disk(str(error)):
             _fail("a disk is full: free space for the lake and for temporary files, and repeat the command", 1)
         file = None if _ends_with_its_machine() else _write_trace(error)
         if file is None:

@@ -174,6 +174,11 @@ def test_a_signal_ends_a_stream_after_the_micro_batch_that_is_under_way(
     assert opened.store.count(tables.BRONZE_TRANSACTIONS) == 30
 
 
+def test_a_full_disk_is_the_cause_and_not_the_file_that_could_not_be_parsed() -> None:
+    failed = "DeltaError: Failed to parse parquet: Unable to copy data to file: No space left on device (os error 28)"
+    assert cause_of(failed).startswith("a disk is full: free space")
+
+
 def test_a_failure_is_told_by_its_cause_and_not_by_the_plan_that_spark_prints_behind_it() -> None:
     failed = "[STREAM_FAILED] Query [id = 1] terminated with exception: "
     plan = "\n=== Streaming Query ===\nIdentifier: [id = 1]\n+- ~StreamingExecutionRelation DeltaSource"
