@@ -67,7 +67,9 @@ def forget(lake: Lake, accounts: Sequence[str], reason: str | None = None) -> Re
 def _folders(lake: Lake) -> dict[str, str]:
     """Return the folders outside of the lake that a removal changes, by setting, for the person who approves it."""
     named = {name: getattr(lake.settings, name) for name in ("landing", "delivery_folder")}
-    return {name: str(Path(folder).absolute()) for name, folder in named.items() if folder}
+    folders = {name: folder for name, folder in named.items() if folder}
+    # In a workspace they are volumes, or addresses of a cloud's storage.
+    return {name: str(Path(folder).absolute()) for name, folder in folders.items()} if lake.folder else folders
 
 
 def _state(lake: Lake, request: Request) -> dict[str, Any]:
