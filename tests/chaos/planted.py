@@ -77,7 +77,7 @@ BUGS = (
         _FILES,
         (
             (
-                "            if known is None or known.status == REJECTED:\n                counts",
+                "            if entry is None or entry.status == REJECTED:\n                counts",
                 "            if False:\n                counts",
             ),
         ),
