@@ -20,6 +20,7 @@ from fraudlake.model import published
 from fraudlake.silver import clock, quality_rules
 from fraudlake.streams import cases, groups, lanes, refresh
 from fraudlake.streams.prediction_figures import measure
+from fraudlake.text import sql_text
 
 if TYPE_CHECKING:
     from datetime import date
@@ -196,5 +197,5 @@ def _empty_landed_rows(lake: Lake, wanted: DataFrame, theirs: str, accounts: Seq
 def _empty(lake: Lake, table: Table, positions: DataFrame, of_position: Sequence[str]) -> None:
     """Empty rows of bronze but for their source position and time of ingestion."""
     values = [name for name in lake.table(table).column_names if name not in (*of_position, "_ingested_at")]
-    nulls = ", ".join(f"t.`{name}` = NULL" for name in values)
+    nulls = ", ".join(f"t.{sql_text.name(name)} = NULL" for name in values)
     merge.merge(lake, positions, table, merge.same(of_position), f"WHEN MATCHED THEN UPDATE SET {nulls}")

@@ -20,6 +20,7 @@ from fraudlake.rules.kinds.model import ModelRule
 from fraudlake.rules.kinds.pattern import PatternRule
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.rules.kinds.threshold import ThresholdRule
+from fraudlake.text import sql_text
 from fraudlake.text.durations import microseconds
 from fraudlake.values import BASE_AMOUNT
 from fraudlake_patterns import sql
@@ -233,7 +234,7 @@ def _is_implied(inner: Rule, outer: ThresholdRule, columns: Columns) -> bool:
 
 def _beyond(rule: ThresholdRule, columns: Columns) -> Condition:
     """Return the condition that a transaction's own value crosses the limit."""
-    return Condition(f"`{rule.column}` {'<' if rule.above is None else '>'} {rule.limit!r}", columns)
+    return Condition(f"{sql_text.name(str(rule.column))} {'<' if rule.above is None else '>'} {rule.limit!r}", columns)
 
 
 def _compare_thresholds(inner: ThresholdRule, outer: ThresholdRule, columns: Columns) -> str | None:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from fraudlake.errors import UsageError
 from fraudlake.tables import SILVER_RATES, SILVER_TRANSACTIONS
-from fraudlake.text.sql_text import literal, value
+from fraudlake.text import sql_text
 from fraudlake.values import BASE_AMOUNT
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ def load(store: Store, rates: pa.Table, source: str, author: str, is_correction:
 def _present_rates(store: Store, rates: pa.Table) -> pa.Table:
     """Return the present rates of the same days: ``date, currency, present, at``."""
     span = pc.min_max(rates["date"])
-    days = f"date BETWEEN {value(span['min'].as_py())} AND {value(span['max'].as_py())}" if len(rates) else "false"
+    first, last = (sql_text.value(span[name].as_py()) for name in ("min", "max"))
+    days = f"date BETWEEN {first} AND {last}" if len(rates) else "false"
     statement = f"SELECT date, currency, rate AS present, at FROM ({_NUMBERED}) numbered WHERE nth = 1 AND {days}"
     rows = store.query(statement, SILVER_RATES)
     types = pa.schema(
@@ -137,7 +138,8 @@ def summary(store: Store) -> list[dict[str, Any]]:
 
 def of_currency(store: Store, currency: str) -> list[dict[str, Any]]:
     """Return the rates of a currency by day, the corrected ones, too: the row whose ``nth`` is 1 counts."""
-    statement = f"SELECT * FROM ({_NUMBERED}) numbered WHERE currency = {literal(currency)} ORDER BY date, nth"
+    of_currency = f"currency = {sql_text.literal(currency)}"
+    statement = f"SELECT * FROM ({_NUMBERED}) numbered WHERE {of_currency} ORDER BY date, nth"
     return list(store.query(statement, SILVER_RATES).to_pylist())
 
 
@@ -145,7 +147,7 @@ def count_missing(store: Store) -> Counts:
     """Count the payments of silver without a base amount; there are none in a lake of one currency."""
     if store.settings.currency is None:
         return Counts()
-    column = f"`{store.settings.currency.column}`"
+    column = sql_text.name(store.settings.currency.column)
     statement = (
         f"SELECT count(CASE WHEN trim({column}) <> '' THEN 1 END) AS without_rate, count(*) AS missing "
         f"FROM {SILVER_TRANSACTIONS.name} WHERE {_IS_MISSING}"
@@ -156,9 +158,9 @@ def count_missing(store: Store) -> Counts:
 
 def missing(store: Store) -> list[Missing]:
     """Return the payments of silver without a base amount, by day and currency."""
-    column = require_currency(store.settings).column
+    column = sql_text.name(require_currency(store.settings).column)
     statement = (
-        f"SELECT date, upper(trim(`{column}`)) AS currency, count(*) AS transactions "
+        f"SELECT date, upper(trim({column})) AS currency, count(*) AS transactions "
         f"FROM {SILVER_TRANSACTIONS.name} WHERE {_IS_MISSING} GROUP BY 1, 2 ORDER BY 1, 2 NULLS LAST"
     )
     return [Missing(**row) for row in store.query(statement, SILVER_TRANSACTIONS).to_pylist()]

@@ -14,6 +14,7 @@ from fraudlake.errors import UsageError
 from fraudlake.rules import rule_lists
 from fraudlake.rules.any_rule import AnyRule
 from fraudlake.rules.compiled_rule import EVIDENCE_ROWS, Alert, Evaluation, shown
+from fraudlake.text import sql_text
 from fraudlake.text.durations import Duration
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class PatternRule(AnyRule):
 
         key = [column.name for column in self.key(columns, entities)]
         # The account has Flink's name in the result; backquotes allow names that are keywords of SQL.
-        partition_by = "accountId" if self.entity == ACCOUNT else ", ".join(f"`{name}`" for name in key)
+        partition_by = "accountId" if self.entity == ACCOUNT else sql_text.names(key)
         parsed = parse(self.text(partition_by), columns, TIME, TABLES, self.name)
         if EVIDENCE_ROWS in {output.name for output in parsed.select}:
             raise UsageError(f"{self.name}: {EVIDENCE_ROWS} counts an alert's rows: give the measure another name")
