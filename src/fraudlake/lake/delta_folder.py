@@ -15,6 +15,7 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction
 
 from fraudlake.lake import commit
+from fraudlake.text import json_text
 
 
 def append_empty_file(folder: Path) -> None:
@@ -79,8 +80,7 @@ def _erase_statistics(file: Path) -> None:
 
 
 def _without_statistics(text: str) -> Iterator[str]:
-    # Only a line feed ends an action: str.splitlines() would also split at U+2028, within a text of the statistics.
-    for line in filter(None, text.split("\n")):
+    for line in json_text.lines(text):
         action = json.loads(line)
         for name in ("add", "remove"):
             action.get(name, {}).pop("stats", None)

@@ -15,14 +15,15 @@ from typing import Any
 
 from deltalake.exceptions import CommitFailedError
 
+from fraudlake.text import json_text
+
 Action = dict[str, Any]
 """An action of Delta's log: one key, such as ``add``, with its fields (Delta protocol, "Actions")."""
 
 
 def actions(folder: Path, version: int) -> list[Action]:
     """Return the actions of a version of the table in a folder."""
-    # Only a line feed ends an action: str.splitlines() would also split at U+2028, within a text of the statistics.
-    return [json.loads(line) for line in filter(None, _log_file(folder, version).read_text().split("\n"))]
+    return [json.loads(line) for line in json_text.lines(_log_file(folder, version).read_text())]
 
 
 def publish(

@@ -31,6 +31,7 @@ from fraudlake.lake.chain import Verified
 from fraudlake.review import event as review_event
 from fraudlake.review import event_log
 from fraudlake.tables import GOLD_FORGOTTEN, SILVER_APPROVAL_EVENTS, SILVER_REVIEW_EVENTS
+from fraudlake.text import json_text
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store
@@ -189,8 +190,7 @@ def _fault(part: Part, lines: bytes) -> str | None:
     """Return what is wrong with the events of a table; None if they are as they were signed."""
     if hashlib.sha256(lines).hexdigest() != part.sha256:
         return "its events were changed"
-    # Only a line feed ends a line: str.splitlines() would also split at others, such as U+2028, within a reason.
-    events = [chain.from_json(_EVENTS[part.table], line) for line in lines.decode().split("\n")[:-1]]
+    events = [chain.from_json(_EVENTS[part.table], line) for line in json_text.lines(lines.decode())]
     after = (part.first - 1, part.before) if events else (0, None)
     verified = chain.verify(events, after=after)
     return next(iter(verified.faults), None)

@@ -17,6 +17,14 @@ def dumps(value: Any, separators: tuple[str, str] | None = None, ensure_ascii: b
     return json.dumps(_finite(value), default=str, separators=separators, ensure_ascii=ensure_ascii, allow_nan=False)
 
 
+def lines(text: str) -> list[str]:
+    """Return the lines of JSON, of which each is a value; they end at line feeds only.
+
+    ``str.splitlines`` would also split within a string that has a U+2028, which JSON allows.
+    """
+    return [line for line in text.split("\n") if line]
+
+
 def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
