@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from fraudlake import tables
 from fraudlake.detection import rule_table
-from fraudlake.errors import FraudlakeError
 from fraudlake.model import history, rule_candidates, rule_choice, training
 from fraudlake.model.account_days import AccountDays
 from fraudlake.model.search import TooLittleError
@@ -181,7 +180,7 @@ def _labels(lake: Lake, silver: pa.Table) -> tuple[pa.Array, datetime, datetime]
     try:
         _, by, cut = training.labelled_rows(past, settings)
     except TooLittleError as error:
-        raise FraudlakeError(str(error).replace("cannot train", "cannot suggest rules")) from None
+        raise error.stopping("suggest rules") from None
     label = past.label(by, settings.known_after)
     if settings.train_from is not None:
         begin = history.micros(datetime.combine(settings.train_from, time()))

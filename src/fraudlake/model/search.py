@@ -42,6 +42,10 @@ Progress = Callable[[int, int, str], None]
 class TooLittleError(FraudlakeError):
     """A part of the history has too few frauds or too few other transactions."""
 
+    def stopping(self, action: str) -> FraudlakeError:
+        """Return the error of a command that needs such a history to do something else than to train."""
+        return FraudlakeError(str(self).replace("cannot train", f"cannot {action}"))
+
 
 @dataclass(frozen=True)
 class Candidate:

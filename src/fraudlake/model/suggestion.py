@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from fraudlake import tables
 from fraudlake.entity import ACCOUNT
-from fraudlake.errors import FraudlakeError
 from fraudlake.features import account_features, entity_features
 from fraudlake.model import history, search, training
 from fraudlake.model.metrics import area_under_pr
@@ -153,7 +152,7 @@ def suggest(lake: Lake, progress: search.Progress = lambda *_: None) -> Suggesti
     try:
         labelled, _, cut = training.labelled_rows(history.select_history(silver, verdicts, settings), settings)
     except search.TooLittleError as error:
-        raise FraudlakeError(str(error).replace("cannot train", "cannot suggest features")) from None
+        raise error.stopping("suggest features") from None
     learned = labelled.between(None, cut.validated_until)
     trial = _Trial(learned)
     survivors = _eliminated(trial, groups, progress)
