@@ -570,8 +570,8 @@ GOLD_CASES = Table(
     rules ARRAY<STRING> rules that raised them, sorted
     alert_ids ARRAY<STRING> the alerts, in the order of event time
     transaction_ids ARRAY<STRING> the transactions that completed them, in the same order, each once
-    accounts BIGINT number of accounts of these
-    amount_at_risk DOUBLE sum of the amounts of these, in account currency, or in the lake's base currency
+    accounts BIGINT number of accounts of these transactions
+    amount_at_risk DOUBLE sum of the amounts of these transactions, in account currency, or in the lake's base currency
     detected_at TIMESTAMP when the first alert was raised (UTC)
     date DATE date (UTC) of opened_at
     """,

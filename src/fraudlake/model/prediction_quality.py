@@ -82,9 +82,9 @@ def measure_group(
         labels = {CHARGEBACKS: pc.coalesce(decided, by_age)}
     for judge, label in labels.items():
         labelled = predictions.drop_columns("label").append_column("label", label)
-        judged = labelled.append_column("judged_by", pa.repeat(judge, len(labelled))).filter(label.is_valid())
-        if len(judged):
-            figures.append(_figures(judged, budget))
+        rows = labelled.append_column("judged_by", pa.repeat(judge, len(labelled))).filter(label.is_valid())
+        if len(rows):
+            figures.append(_figures(rows, budget))
     return pa.concat_tables(figures)
 
 

@@ -128,7 +128,6 @@ def verdicts(app: App, /, file: Path, map_: str | None, **flags: str | None) -> 
     nothing. Exit code 1 if rows match no payment, or several: they are listed, and written to FILE.unmatched.csv, and
     all other verdicts are loaded. Needs: refine.
     """
-    from fraudlake import tables
     from fraudlake.model import published
     from fraudlake.model import verdicts as decided
 
@@ -136,8 +135,7 @@ def verdicts(app: App, /, file: Path, map_: str | None, **flags: str | None) -> 
     lake = app.open()
     with console.status("verdicts"):
         done = decided.load(lake, file, of)
-    has_champion = lake.has(tables.GOLD_MODELS) and published.champion_number(lake) is not None
-    if has_champion:
+    if published.champion_number(lake) is not None:
         then = "the figures of the model follow with the next 'fraudlake score'"
     else:
         then = "no model scores yet: 'fraudlake train' makes one"
