@@ -12,8 +12,8 @@ from fraudlake import tables
 from fraudlake.streams import stream
 from fraudlake.streams.stream import Done, Stream
 from fraudlake.tables import Table
-from fraudlake_cli.parts import Parts
-from fraudlake_cli.progress import Report, run_streams
+from fraudlake_cli.output.parts import Parts
+from fraudlake_cli.output.progress import Report, run_streams
 
 
 def test_a_stream_shows_rows_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

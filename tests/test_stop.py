@@ -17,7 +17,7 @@ import pytest
 from fraudlake.bronze import parquet
 from fraudlake.lake import conflict
 from fraudlake.process import stop
-from fraudlake_cli.progress import console, planned, timed
+from fraudlake_cli.output.progress import console, planned, timed
 from tests.conftest import FraudlakeHere
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fraudlake import tables
-from fraudlake_cli.terminal import Terminal, printable
+from fraudlake_cli.output.terminal import Terminal, printable
 from tests import plain_lake
 from tests.conftest import FraudlakeHere
 

@@ -15,8 +15,8 @@ from fraudlake.settings import Settings
 from fraudlake.text import json_text
 from fraudlake.text.counts import counted
 from fraudlake_cli.command import Commands, flag
-from fraudlake_cli.progress import console, run_streams, unit
-from fraudlake_cli.terminal import printable
+from fraudlake_cli.output.progress import console, run_streams, unit
+from fraudlake_cli.output.terminal import printable
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

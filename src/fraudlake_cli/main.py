@@ -16,7 +16,7 @@ from fraudlake.errors import FraudlakeError, UsageError, first_line, is_of_full_
 from fraudlake.process import host, logs, stop
 from fraudlake.process.host import is_utf8
 from fraudlake_cli.commands import cli
-from fraudlake_cli.progress import console
+from fraudlake_cli.output.progress import console
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from confluent_kafka import Consumer
 from fraudlake.gold import lane_agreement
 from fraudlake.lake import open_lake
 from fraudlake.settings import Settings
-from fraudlake_cli.progress import console, output
+from fraudlake_cli.output.progress import console, output
 from fraudlake_lane.lane import FIRST_BATCHES
 from tests.conftest import run
 from tests.integration.broker import Broker, Outgoing

@@ -21,7 +21,7 @@ from fraudlake.lake.local_store import LocalStore
 from fraudlake.process import logs
 from fraudlake.settings import Settings
 from fraudlake.streams import ingest, stream, telemetry
-from fraudlake_cli.progress import console
+from fraudlake_cli.output.progress import console
 from tests import plain_lake
 from tests.conftest import FraudlakeHere, land_flink
 

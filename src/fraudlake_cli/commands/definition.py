@@ -14,7 +14,7 @@ from fraudlake.settings import DEFINITION, Settings
 from fraudlake.text import json_text, toml_file
 from fraudlake_cli.app import App, cli, options, person_of
 from fraudlake_cli.commands.rule_changes import signed
-from fraudlake_cli.progress import console
+from fraudlake_cli.output.progress import console
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

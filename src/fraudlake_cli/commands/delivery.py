@@ -9,7 +9,7 @@ import click
 from fraudlake.delivery.destinations import DESTINATIONS
 from fraudlake.text.counts import counted
 from fraudlake_cli.app import STREAMING, App, cli, options, run_step
-from fraudlake_cli.progress import console
+from fraudlake_cli.output.progress import console
 
 
 @cli.command(example="fraudlake deliver --to file --delivery-folder alerts")

@@ -15,7 +15,7 @@ import click
 from fraudlake.errors import UsageError
 from fraudlake.process import extras
 from fraudlake_cli.app import App, cli, options, person_of
-from fraudlake_cli.progress import console
+from fraudlake_cli.output.progress import console
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from fraudlake.errors import UsageError
 from fraudlake_cli.app import App, cli, options
-from fraudlake_cli.progress import output
+from fraudlake_cli.output.progress import output
 
 
 @cli.command(example="fraudlake doctor --lake my-lake", task="First steps")

@@ -14,7 +14,7 @@ import click
 import fraudlake
 from fraudlake.errors import UsageError
 from fraudlake_cli.app import App, cli, options
-from fraudlake_cli.progress import console, output
+from fraudlake_cli.output.progress import console, output
 
 if TYPE_CHECKING:
     from examples.catalogue import Example

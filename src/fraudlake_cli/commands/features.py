@@ -87,7 +87,7 @@ def suggest(app: App, /, out: Path, **flags: str | None) -> None:
     see 'fraudlake features apply'. Needs: refine.
     """
     from fraudlake.model import suggestion
-    from fraudlake_cli.parts import progress_bar
+    from fraudlake_cli.output.parts import progress_bar
 
     require_new(out)
     lake = app.open(**flags)

@@ -14,10 +14,10 @@ from fraudlake import tables
 from fraudlake.errors import UsageError
 from fraudlake.process.stop import StoppedError
 from fraudlake.text.counts import counted
-from fraudlake_cli import summary
 from fraudlake_cli.app import KAFKA, QUALITY, STREAMING, App, cli, options, run_step
 from fraudlake_cli.command import time_of
-from fraudlake_cli.progress import console, output
+from fraudlake_cli.output import summary
+from fraudlake_cli.output.progress import console, output
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from fraudlake.errors import FraudlakeError, UsageError, reason_of
 from fraudlake.text.counts import counted
-from fraudlake_cli import summary
 from fraudlake_cli.app import KAFKA, MODEL, STREAMING, App, cli, follow_reviews, options, run_step
 from fraudlake_cli.command import Day
-from fraudlake_cli.progress import console, output, print_done, timed
+from fraudlake_cli.output import summary
+from fraudlake_cli.output.progress import console, output, print_done, timed
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -54,7 +54,7 @@ def train(app: App, /, **flags: str | None) -> None:
 def train_with_progress(lake: Lake) -> dict[str, Any]:
     """Train with a progress bar; return what the command prints."""
     from fraudlake.model import training
-    from fraudlake_cli.parts import progress_bar
+    from fraudlake_cli.output.parts import progress_bar
 
     begun = time.monotonic()
     with progress_bar("train", "features") as progress:

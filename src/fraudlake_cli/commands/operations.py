@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from fraudlake.text.counts import counted
-from fraudlake_cli import summary
 from fraudlake_cli.app import App, cli, options
-from fraudlake_cli.lake_figures import LakeFigures
-from fraudlake_cli.progress import console, output, planned, timed
+from fraudlake_cli.output import summary
+from fraudlake_cli.output.lake_figures import LakeFigures
+from fraudlake_cli.output.progress import console, output, planned, timed
 
 if TYPE_CHECKING:
     from fraudlake.lake.commit import Commit

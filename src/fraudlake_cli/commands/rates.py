@@ -10,7 +10,7 @@ import click
 
 from fraudlake.text.counts import counted
 from fraudlake_cli.app import App, cli, person_of
-from fraudlake_cli.progress import console
+from fraudlake_cli.output.progress import console
 
 
 @cli.group(name="rates", example="fraudlake rates load rates.csv")

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from fraudlake.errors import MissingLakeError, UsageError
 from fraudlake.text.durations import Duration
 from fraudlake_cli.app import QUALITY, App, cli, options
-from fraudlake_cli.progress import console
+from fraudlake_cli.output.progress import console
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

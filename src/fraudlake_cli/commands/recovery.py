@@ -8,11 +8,11 @@ from datetime import datetime
 import click
 
 from fraudlake.errors import UsageError
-from fraudlake_cli import summary
 from fraudlake_cli.app import QUALITY, App, cli, options
 from fraudlake_cli.command import Day, time_of
 from fraudlake_cli.commands.rule_changes import note_other_rules
-from fraudlake_cli.progress import console
+from fraudlake_cli.output import summary
+from fraudlake_cli.output.progress import console
 
 _DAY = Day()
 

@@ -9,7 +9,7 @@ import click
 
 from fraudlake_cli.app import App, cli
 from fraudlake_cli.command import Day
-from fraudlake_cli.progress import timed
+from fraudlake_cli.output.progress import timed
 
 
 @cli.command(example="fraudlake report --from 2026-03-01 --to 2026-03-31 --out march.html", task="Review")

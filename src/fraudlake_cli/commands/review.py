@@ -17,7 +17,7 @@ from fraudlake.text.counts import counted
 from fraudlake.text.sql_text import value
 from fraudlake_cli.app import App, cli, options, person_of
 from fraudlake_cli.command import Day
-from fraudlake_cli.terminal import one_line
+from fraudlake_cli.output.terminal import one_line
 
 if TYPE_CHECKING:
     from fraudlake.lake.store import Store

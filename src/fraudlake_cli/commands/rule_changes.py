@@ -11,7 +11,7 @@ import click
 from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake_cli.app import App, person_of
 from fraudlake_cli.commands.rules import as_dict, definition, described, query_of, rules_
-from fraudlake_cli.progress import console
+from fraudlake_cli.output.progress import console
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

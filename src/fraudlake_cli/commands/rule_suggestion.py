@@ -11,7 +11,7 @@ from fraudlake.values import accounts_a_day
 from fraudlake_cli.app import App, options
 from fraudlake_cli.command import require_new
 from fraudlake_cli.commands.rules import rules_
-from fraudlake_cli.parts import progress_bar
+from fraudlake_cli.output.parts import progress_bar
 
 
 class _Budget(click.ParamType[int]):

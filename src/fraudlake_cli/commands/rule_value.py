@@ -11,7 +11,7 @@ from fraudlake.errors import FraudlakeError
 from fraudlake.text.counts import counted
 from fraudlake_cli.app import App
 from fraudlake_cli.commands.rules import days, rules_, weighted
-from fraudlake_cli.progress import console
+from fraudlake_cli.output.progress import console
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

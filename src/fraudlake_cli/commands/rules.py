@@ -14,8 +14,8 @@ from fraudlake.text import text_file
 from fraudlake.text.counts import counted
 from fraudlake_cli.app import App, cli, options
 from fraudlake_cli.command import Day
-from fraudlake_cli.progress import console, timed
-from fraudlake_cli.summary import approximately
+from fraudlake_cli.output.progress import console, timed
+from fraudlake_cli.output.summary import approximately
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

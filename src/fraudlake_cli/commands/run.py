@@ -9,13 +9,13 @@ import click
 
 from fraudlake.errors import UsageError
 from fraudlake.settings import Settings
-from fraudlake_cli import summary
 from fraudlake_cli.app import App, cli, follow_reviews, options
 from fraudlake_cli.commands import steps
 from fraudlake_cli.commands.model import load_disputes, train_if_enough
 from fraudlake_cli.commands.rule_changes import note_other_rules
-from fraudlake_cli.lake_figures import LakeFigures
-from fraudlake_cli.progress import output, planned, run_streams, timed
+from fraudlake_cli.output import summary
+from fraudlake_cli.output.lake_figures import LakeFigures
+from fraudlake_cli.output.progress import output, planned, run_streams, timed
 
 _TRAINED = ("retrain_share", "train_every")
 """The settings that decide whether to train again."""

@@ -15,7 +15,7 @@ from fraudlake.settings import Settings
 from fraudlake.text import json_text
 from fraudlake_cli.app import KAFKA, App, say_streams
 from fraudlake_cli.commands import detection, ingestion, model, operations
-from fraudlake_cli.progress import planned, run_streams
+from fraudlake_cli.output.progress import planned, run_streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -18,7 +18,7 @@ from rich.text import Text
 from fraudlake.process import stop
 from fraudlake.text.counts import age, counted
 from fraudlake_cli.app import App, cli
-from fraudlake_cli.progress import output
+from fraudlake_cli.output.progress import output
 
 if TYPE_CHECKING:
     from fraudlake.operations.activity import Activity, StreamActivity

@@ -13,8 +13,8 @@ from fraudlake.text import json_text
 from fraudlake.text.counts import counted
 from fraudlake_cli.app import App, options
 from fraudlake_cli.commands.rules import days, query_of, rules_, shares
-from fraudlake_cli.progress import timed
-from fraudlake_cli.summary import approximately
+from fraudlake_cli.output.progress import timed
+from fraudlake_cli.output.summary import approximately
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,7 +17,7 @@ from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.process.stop import StoppedError
 from fraudlake.settings import Settings
 from fraudlake_cli.app import App, cli, options
-from fraudlake_cli.progress import console, output
+from fraudlake_cli.output.progress import console, output
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fraudlake_cli.progress import console
+from fraudlake_cli.output.progress import console
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

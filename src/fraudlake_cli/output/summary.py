@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fraudlake.operations.status import Status
     from fraudlake.quarantine.replay import Replayed
     from fraudlake.quarantine.show import Quarantine
-    from fraudlake_cli.lake_figures import LakeFigures
+    from fraudlake_cli.output.lake_figures import LakeFigures
     from fraudlake_desk.queue.missed import Missed
 
 SHOWN_ALERTS = 5

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from fraudlake.process import logs
 from fraudlake.process.stop import StoppedError
 from fraudlake.text.counts import counted
-from fraudlake_cli.terminal import Terminal
+from fraudlake_cli.output.terminal import Terminal
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
