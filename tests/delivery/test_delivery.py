@@ -109,9 +109,12 @@ def test_dead_letters_whose_alerts_are_gone_do_not_keep_others_back(
     delivered(opened)
     DeltaTable(opened.settings.lake / "tables" / "silver_alerts").delete(f"alert_id = '{1:032x}'")
     monkeypatch.setattr(deliver, "_RETRIED", 1)
+    assert status(opened).alerts.deliveries == {"webhook": {"dead": 1}}
     receiver.always = 0.0
-    assert deliver.retry_dead(opened, "webhook") == deliver.Retried(delivered=1, dead=1)
+    assert deliver.retry_dead(opened, "webhook") == deliver.Retried(delivered=1, dead=0)
     assert numbers(receiver.events) == [2]
+    assert status(opened).alerts.deliveries == {"webhook": {"delivered": 1}}
+    assert status(opened).gaps == []
 
 
 @pytest.mark.long

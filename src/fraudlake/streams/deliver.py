@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 DELIVERED = "delivered"
 DEAD = "dead"
+HAS_ALERT = f"alert_id IN (SELECT alert_id FROM {tables.SILVER_ALERTS.name})"
+"""The condition of a row of ``silver_deliveries`` whose alert no replay and no ``row_retention`` has removed."""
 
 _NAMED = ("alert_id", "account_id", "entity", "entity_key", "timestamp", "detected_at")
 """The columns of an alert that ``silver_deliveries`` has, too."""
@@ -108,7 +110,8 @@ def step_of(to: str) -> str:
 def retry_dead(lake: Lake, to: str) -> Retried:
     """Send the dead letters of a destination again, the oldest first, until none of a thousand is delivered.
 
-    The destination's stream may run meanwhile.
+    Letters whose alerts a replay or ``row_retention`` has removed are left out. The destination's stream may run
+    meanwhile.
 
     Raises:
         UsageError: a setting of the destination is missing or wrong.
@@ -118,18 +121,16 @@ def retry_dead(lake: Lake, to: str) -> Retried:
     sink = DESTINATIONS[to].sink(settings, lake)
     delivered = 0
     with lake.exclusive(f"retry_{to}"):
-        where = f"WHERE destination = '{to}' AND status = '{DEAD}' ORDER BY detected_at, alert_id"
-        dead = lake.store.query(
-            f"SELECT alert_id FROM {tables.SILVER_DELIVERIES.name} {where}", tables.SILVER_DELIVERIES
-        )["alert_id"].to_pylist()
+        where = f"WHERE destination = '{to}' AND status = '{DEAD}' AND {HAS_ALERT} ORDER BY detected_at, alert_id"
+        read = (tables.SILVER_DELIVERIES, tables.SILVER_ALERTS)
+        letters = lake.store.query(f"SELECT alert_id FROM {tables.SILVER_DELIVERIES.name} {where}", *read)
+        dead = letters["alert_id"].to_pylist()
         for start in range(0, len(dead), _RETRIED):
             ids = ", ".join(map(literal, dead[start : start + _RETRIED]))
             where = f"WHERE alert_id IN ({ids}) ORDER BY detected_at, alert_id"
             alerts = lake.store.query(
                 f"SELECT * FROM {tables.SILVER_ALERTS.name} {where}", tables.SILVER_ALERTS
             ).to_pylist()
-            if not alerts:
-                continue  # a replay or row_retention has removed them
             outcomes = _send(sink, lake, alerts, f"retry-{hashlib.sha256(ids.encode()).hexdigest()[:32]}")
             _update(lake, _rows(to, alerts, outcomes))
             now_delivered = sum(outcome.reason is None for outcome in outcomes)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
 from fraudlake.gold import detector_agreement, lane_agreement
+from fraudlake.streams import deliver
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -21,7 +22,7 @@ class Alerts:
     suppressed: Mapping[str, int] = field(default_factory=dict)
     """Alerts that list entries suppress, by rule."""
     deliveries: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Number of alerts by outcome, by destination."""
+    """Number of alerts by outcome, by destination; dead letters only while their alerts exist."""
     agreement: dict[str, int] = field(default_factory=dict)
     """Agreement with Flink's own detector over all compared days."""
     lanes: dict[str, Any] = field(default_factory=dict)
@@ -49,13 +50,14 @@ def _suppressed(lake: Lake) -> dict[str, int]:
 
 
 def _deliveries(lake: Lake) -> dict[str, dict[str, int]]:
-    """Count the outcomes of alerts, by destination."""
+    """Count the outcomes of alerts, by destination, without the dead letters that nobody can send any more."""
     counts: dict[str, dict[str, int]] = {}
-    columns = "destination, status, count(*) AS alerts"
-    by = "GROUP BY destination, status ORDER BY destination, status"
-    for row in lake.store.query(
-        f"SELECT {columns} FROM {tables.SILVER_DELIVERIES.name} {by}", tables.SILVER_DELIVERIES
-    ).to_pylist():
+    by_outcome = (
+        f"SELECT destination, status, count(*) AS alerts FROM {tables.SILVER_DELIVERIES.name} "
+        f"WHERE status <> '{deliver.DEAD}' OR {deliver.HAS_ALERT} "
+        "GROUP BY destination, status ORDER BY destination, status"
+    )
+    for row in lake.store.query(by_outcome, tables.SILVER_DELIVERIES, tables.SILVER_ALERTS).to_pylist():
         counts.setdefault(row["destination"], {})[row["status"]] = row["alerts"]
     return counts
 
