@@ -15,7 +15,7 @@ def version(root: Path = ROOT) -> str:
     Compute keeps a wheel that it has installed, and takes another one of the same name and version for the same
     (databricks/cli issues 1621 and 2477). The segment begins with a letter: PEP 440 drops a number's leading zeros.
     """
-    module = root / "src" / "fraudlake" / "__init__.py"
+    module = root / "src" / "fraudlake" / "process" / "version.py"
     own = re.search(r'^__version__ = "(.+)"$', module.read_text(), re.MULTILINE)
     if own is None:
         raise ValueError(f"{module} has no __version__")

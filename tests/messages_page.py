@@ -74,7 +74,7 @@ AREAS = {
         "`fraudlake quarantine`; [data quality](../how-to/quality.md)",
     ),
     "Rates of exchange": (
-        ("fraudlake/silver/rates.py", "fraudlake/silver/rate_file.py"),
+        ("fraudlake/rates",),
         "`fraudlake rates list`; [several currencies](../how-to/currencies.md)",
     ),
     "Rules and row patterns": (

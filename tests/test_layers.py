@@ -1,4 +1,4 @@
-"""The packages' order: each imports only from those before it, so that a change reaches only what comes after."""
+"""The floors of the packages: each imports only from those below it, also for its types."""
 
 from __future__ import annotations
 
@@ -12,29 +12,24 @@ import pytest
 import fraudlake
 
 ORDER = (
-    ("__init__", "errors", "values"),
-    ("text",),
-    ("arrays", "entity", "process"),
-    ("fraudlake_patterns", "statistics"),
-    ("feature",),
-    ("kafka", "rules", "tables"),
+    ("arrays", "errors", "values"),
+    ("fraudlake_patterns", "statistics", "text"),
+    ("entity", "process"),
+    ("feature", "rules"),
+    ("tables",),
     ("settings",),
-    ("bronze", "delivery"),
+    ("bronze", "kafka"),
     ("silver",),
     ("gold",),
     ("lake",),
-    ("approvals",),
-    ("detection", "review"),
-    ("features", "sources"),
-    ("model",),
-    ("quarantine",),
+    ("approvals", "delivery", "fraudlake_workspace", "rates", "sources"),
+    ("detection", "quarantine", "review"),
+    ("features", "fraudlake_lane"),
+    ("fraudlake_tools", "model"),
     ("streams",),
-    ("operations",),
-    ("forget",),
-    ("api", "notebook"),
-    ("fraudlake_lane", "fraudlake_workspace"),
-    ("fraudlake_desk", "fraudlake_tools"),
-    ("fraudlake_cli",),
+    ("notebook", "operations"),
+    ("api", "forget", "fraudlake_desk"),
+    ("__init__", "fraudlake_cli"),
 )
 """Modules and packages of the core, and the packages beside it, whose names begin with the core's."""
 ROOT = Path(fraudlake.__file__).parents[1]
@@ -72,19 +67,19 @@ def test_no_module_reaches_itself_by_its_imports() -> None:
 
 
 def imported(module: Path) -> Iterator[str]:
-    """Names of the packages that a module imports from when it runs."""
-    for used, attribute in imports(module):
+    """Names of the packages that a module imports from, when it runs or for its types."""
+    for used, attribute in imports(module, with_types=True):
         package, below = [*used.split("."), attribute][:2]
         core = below if below in RANKS else "__init__"
         yield core if package == "fraudlake" else package
 
 
-def imports(module: Path) -> Iterator[tuple[str, str]]:
-    """Modules of the packages, and what is imported from each, when a module runs; what only types need is left out."""
+def imports(module: Path, with_types: bool = False) -> Iterator[tuple[str, str]]:
+    """Modules of the packages, and what is imported from each, when a module runs, or also what only types need."""
     nodes: list[ast.AST] = [ast.parse(module.read_text())]
     while nodes:
         node = nodes.pop()
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not with_types:
             continue
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fraudlake"):
             yield from ((str(node.module), alias.name) for alias in node.names)

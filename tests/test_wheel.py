@@ -62,9 +62,10 @@ def test_it_brings_no_spark_and_fits_what_the_runtime_brings(wheel: Distribution
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     package = tmp_path / "src" / "fraudlake"
-    (package / "gold").mkdir(parents=True)
+    for name in ("gold", "process"):
+        (package / name).mkdir(parents=True)
     (tmp_path / "pyproject.toml").write_text("[project]\n")
-    (package / "__init__.py").write_text('__version__ = "1.2.3"\n')
+    (package / "process" / "version.py").write_text('__version__ = "1.2.3"\n')
     (package / "gold" / "__init__.py").write_text("")
     return tmp_path
 

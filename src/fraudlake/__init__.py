@@ -6,11 +6,12 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from fraudlake.process.version import __version__
+
 if TYPE_CHECKING:
     from fraudlake.api import backtest, explain, open_lake, rule_values, status, what_if
 
-__version__ = "0.1.0"
-__all__ = ["backtest", "explain", "open_lake", "rule_values", "status", "what_if"]
+__all__ = ["__version__", "backtest", "explain", "open_lake", "rule_values", "status", "what_if"]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fraudlake.errors import UsageError
 from fraudlake.feature import OWN, Feature
@@ -13,8 +13,6 @@ from fraudlake.values import BASE_AMOUNT
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from fraudlake.settings.columns import DeclaredColumn
 
 
 EVIDENCE = "ARRAY<STRUCT<variable:STRING,transaction_id:STRING,timestamp:TIMESTAMP,amount:DOUBLE>>"
@@ -676,8 +674,20 @@ RESERVED_NAMES |= {BASE_AMOUNT}
 """The names that a column of the setting ``columns`` cannot have."""
 
 
+class DeclaredField(Protocol):
+    """A further field of the payload, as the settings declare it."""
+
+    @property
+    def field(self) -> str:
+        """Its name in the payload."""
+
+    @property
+    def type(self) -> str:
+        """The type of its column."""
+
+
 def with_declared(
-    table: Table, columns: Mapping[str, DeclaredColumn], features: Iterable[tuple[Feature, str]] = ()
+    table: Table, columns: Mapping[str, DeclaredField], features: Iterable[tuple[Feature, str]] = ()
 ) -> Table:
     """Return a table with the columns that the settings declare, if it is a table that has them.
 

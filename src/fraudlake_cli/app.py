@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fraudlake import __version__, settings
+from fraudlake import settings
 from fraudlake.process import extras, logs
+from fraudlake.process.version import __version__
 from fraudlake.settings import Settings
 from fraudlake.text import json_text
 from fraudlake.text.counts import counted

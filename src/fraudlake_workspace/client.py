@@ -11,8 +11,8 @@ from databricks.sdk.core import Config
 from databricks.sdk.errors import NotFound, PermissionDenied, TooManyRequests, Unauthenticated
 from databricks.sdk.errors.base import DatabricksError
 
-from fraudlake import __version__
 from fraudlake.errors import FraudlakeError, UsageError, first_line
+from fraudlake.process.version import __version__
 
 _RETRY_SECONDS = 60
 _SECRETS = ("token", "client_secret", "password", "azure_client_secret", "google_credentials")

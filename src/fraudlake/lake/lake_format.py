@@ -10,9 +10,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from fraudlake import __version__
 from fraudlake.errors import FraudlakeError, MissingLakeError, UsageError
 from fraudlake.lake import json_file, nearest_lake
+from fraudlake.process.version import __version__
 
 FORMAT = 1
 """Version of the lake's own layout; another one is refused."""

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
-from fraudlake import __version__
 from fraudlake.errors import FraudlakeError, MissingLakeError, UsageError
 from fraudlake.lake import definition, jars, java
 from fraudlake.lake.opening import open_lake
 from fraudlake.model import store
 from fraudlake.process import host
+from fraudlake.process.version import __version__
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

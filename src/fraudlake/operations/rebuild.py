@@ -32,10 +32,10 @@ from fraudlake.operations import lag, retention
 from fraudlake.operations.rebuild_note import RebuildNote
 from fraudlake.operations.standstill import standstill
 from fraudlake.quarantine import replay
+from fraudlake.rates.base_amount import with_base_amount
 from fraudlake.rules.columns import query_columns
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
-from fraudlake.silver.base_amount import with_base_amount
 from fraudlake.streams import cases, groups, lanes, score
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from fraudlake.lake.appender import Appender
 from fraudlake.lake.merge import merge, same
 from fraudlake.lake.rows import has_rows
 from fraudlake.quarantine.show import broken, raw_columns, require_known
+from fraudlake.rates.base_amount import with_base_amount
 from fraudlake.silver import duplicates, quality_rules, transactions
-from fraudlake.silver.base_amount import with_base_amount
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

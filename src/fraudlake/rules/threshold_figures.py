@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,28 +12,35 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fraudlake.arrays import Vector
-    from fraudlake.rules.kinds.threshold import ThresholdRule
     from fraudlake.statistics.windows import Spans
 
 _DIGITS = 6
 """Logarithms are rounded to millionths, as those of features, so that they are equal on every processor."""
 
 
+class Aggregate(NamedTuple):
+    """The aggregate of a threshold, as its rule names it."""
+
+    name: str
+    quantile: float | None = None
+    logarithm: bool = False
+
+
 def totals(
-    rule: ThresholdRule, times: NDArray[np.int64], column: Vector, chosen: NDArray[np.int64], spans: Spans
+    aggregate: Aggregate, times: NDArray[np.int64], column: Vector, chosen: NDArray[np.int64], spans: Spans
 ) -> NDArray[np.float64]:
     """Return the aggregate of a threshold at some rows; NaN if it is not defined.
 
     Args:
-        rule: the threshold.
+        aggregate: the aggregate.
         times: the time of each row, microseconds.
         column: the column that is aggregated; of a share, whether each row meets the condition.
         chosen: the numbers of the rows, in ascending order.
         spans: their windows; if the aggregate compares a row with those before it, up to the row.
     """
-    match rule.aggregate:
+    match aggregate.name:
         case "count" | "sum" | "mean" | "min" | "max" | "distinct":
-            return windows.aggregate(rule.aggregate, column, spans)
+            return windows.aggregate(aggregate.name, column, spans)
         case "share":
             return windows.aggregate("mean", column, spans)
         case "is_first":
@@ -44,7 +51,7 @@ def totals(
             return _seconds_since(spans.high - 1, times, chosen, spans)
     is_there = _is_there(column)
     present_times = np.where(is_there, times, tiles.NEVER)
-    match rule.aggregate:
+    match aggregate.name:
         case "last":
             return tiles.latest(column.values, present_times, spans)
         case "changed":
@@ -52,13 +59,13 @@ def totals(
             return np.where(is_there[chosen], 1 - is_equal, np.nan)
         case "quantile":
             values, levels = np.unique(column.values, return_inverse=True)
-            level, counts = windows.quantile(levels, is_there.astype(np.int64), spans, float(rule.quantile or 0))
+            level, counts = windows.quantile(levels, is_there.astype(np.int64), spans, float(aggregate.quantile or 0))
             return np.where(counts > 0, values[level], np.nan)
         case "ratio_to_mean":
             mean = windows.aggregate("mean", column, spans)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 return np.where(is_there[chosen] & (mean != 0), column.values[chosen] / mean, np.nan)
-    return _deviation(rule, column.values.astype(np.float64), is_there, chosen, spans)
+    return _deviation(aggregate, column.values.astype(np.float64), is_there, chosen, spans)
 
 
 def _is_there(column: Vector) -> NDArray[np.bool_]:
@@ -79,7 +86,7 @@ def _seconds_since(
 
 
 def _deviation(
-    rule: ThresholdRule,
+    aggregate: Aggregate,
     values: NDArray[np.float64],
     is_there: NDArray[np.bool_],
     chosen: NDArray[np.int64],
@@ -87,11 +94,11 @@ def _deviation(
 ) -> NDArray[np.float64]:
     """Return the standard deviation, or of a ``z_score`` by how many of them each row's value differs from the mean."""
     is_there = is_there & np.isfinite(values)
-    if rule.logarithm:
+    if aggregate.logarithm:
         is_there = is_there & (values > 0)
         values = np.log(np.where(is_there, values, 1.0)).round(_DIGITS)
     mean, deviation = windows.deviations(values, is_there, spans)
-    if rule.aggregate == "stddev":
+    if aggregate.name == "stddev":
         return deviation
     with np.errstate(divide="ignore", invalid="ignore"):
         standardized = (values[chosen] - mean) / deviation

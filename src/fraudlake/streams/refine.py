@@ -10,9 +10,9 @@ from fraudlake import tables
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.rows import persisted, persisted_batch
 from fraudlake.quarantine import replay
+from fraudlake.rates.base_amount import with_base_amount
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
-from fraudlake.silver.base_amount import with_base_amount
 from fraudlake.streams.batch_inputs import BatchInputs
 from fraudlake.streams.stream import Stream
 

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from fraudlake import __version__
 from fraudlake.errors import UsageError
 from fraudlake.process import logs
+from fraudlake.process.version import __version__
+from fraudlake.rates import rate_table
 from fraudlake.review import late
-from fraudlake.silver import rates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +125,7 @@ class Metrics:
         review = _Counted("late items", partial(late.count, store))
         self._late.set_function(lambda: review.figure(lambda counts: counts.items))
         self._oldest.set_function(lambda: review.figure(_oldest_seconds))
-        missing = _Counted("payments without a rate", partial(rates.count_missing, store))
+        missing = _Counted("payments without a rate", partial(rate_table.count_missing, store))
         self._without_rate.set_function(lambda: missing.figure(lambda counts: counts.without_rate))
 
     def started(self, step: str) -> None:

@@ -34,14 +34,14 @@ def load(app: App, /, file: Path, inverted: bool, correct: bool, author: str | N
     with all others of the file, unless it is a correction. Payments that are in silver get later rates only by
     'fraudlake replay'. Needs: the setting currency.
     """
-    from fraudlake.silver import rate_file, rates
+    from fraudlake.rates import rate_file, rate_table
 
     lake = app.open()
-    base = rates.require_currency(lake.settings).base
+    base = rate_table.require_currency(lake.settings).base
     with console.status("rates"):
         table = rate_file.read(file, base, inverted)
-        done = rates.load(lake.store, table, file.name, person_of(lake.store, author), correct)
-        missing = rates.missing(lake.store)
+        done = rate_table.load(lake.store, table, file.name, person_of(lake.store, author), correct)
+        missing = rate_table.missing(lake.store)
     corrected = f", {done.corrected:,} corrected" if done.corrected else ""
     text = f"{counted(done.new, 'rate')} loaded{corrected}, {done.same:,} were known already"
     stays = ["payments of silver keep the amounts by the earlier rates: 'fraudlake replay' computes days again"]
@@ -54,19 +54,19 @@ def load(app: App, /, file: Path, inverted: bool, correct: bool, author: str | N
 @click.pass_obj
 def list_(app: App, /, currency: str | None) -> None:
     """List the currencies that have rates, or the rates of one, with those that were corrected."""
-    from fraudlake.silver import rates
+    from fraudlake.rates import rate_table
 
     lake = app.open_existing()
-    base = rates.require_currency(lake.settings).base
+    base = rate_table.require_currency(lake.settings).base
     if currency is None:
-        listed = rates.summary(lake.store)
+        listed = rate_table.summary(lake.store)
         lines = [
             f"{row['currency']}  {row['first']} to {row['last']}  {counted(row['rates'], 'rate')}, the last is "
             f"{row['latest']!r} {base}"
             for row in listed
         ]
     else:
-        listed = rates.of_currency(lake.store, currency.strip().upper())
+        listed = rate_table.of_currency(lake.store, currency.strip().upper())
         lines = [_rate(row, base) for row in listed]
     app.say({"base": base, "rates": listed}, "\n".join(lines) or "no rates: 'fraudlake rates load FILE' adds some")
 
@@ -75,9 +75,9 @@ def list_(app: App, /, currency: str | None) -> None:
 @click.pass_obj
 def missing(app: App, /) -> None:
     """List the days and currencies of payments that have no amount in the base currency."""
-    from fraudlake.silver import rates
+    from fraudlake.rates import rate_table
 
-    missing_rates = rates.missing(app.open_existing().store)
+    missing_rates = rate_table.missing(app.open_existing().store)
     lines = [
         f"{row.date}  {row.currency or 'no currency'}  {counted(row.transactions, 'payment')}" for row in missing_rates
     ]

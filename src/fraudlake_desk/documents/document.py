@@ -11,9 +11,9 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fraudlake import __version__
 from fraudlake.errors import UsageError
 from fraudlake.lake import json_file
+from fraudlake.process.version import __version__
 from fraudlake_desk.documents import letters
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from databricks.sdk import WorkspaceClient
 from databricks.sdk.core import Config
 
-from fraudlake import __version__
 from fraudlake.errors import UsageError
+from fraudlake.process.version import __version__
 from fraudlake_workspace.client import asking
 from fraudlake_workspace.warehouse import WarehouseStore
 

@@ -11,10 +11,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fraudlake import __version__
 from fraudlake.errors import FraudlakeError, first_line
 from fraudlake.lake import session
 from fraudlake.lake.checkpoint import Checkpoint
+from fraudlake.process.version import __version__
 from fraudlake.sources import auto_loader, landing
 from fraudlake.text.sql_text import spark_literal
 from fraudlake_tools.probe import worker

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from fraudlake import tables
 from fraudlake.operations import retention
 from fraudlake.quarantine.show import count_by_name
-from fraudlake.silver import quality_rules, rates
+from fraudlake.rates import rate_table
+from fraudlake.silver import quality_rules
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -68,7 +69,7 @@ def read(lake: Lake, removed: Removed) -> Rows:
         quarantine=lake.store.count(tables.SILVER_QUARANTINE),
         reasons=reasons,
         warnings=count_by_name(lake, tables.SILVER_TRANSACTIONS, "warnings"),
-        **rates.count_missing(lake.store)._asdict(),
+        **rate_table.count_missing(lake.store)._asdict(),
         late=reasons.get(quality_rules.LATE, 0),
         removed=removed.rows,
         removed_late=removed.from_kafka_or_late.get(tables.SILVER_QUARANTINE.name, 0),

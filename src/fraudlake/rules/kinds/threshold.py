@@ -228,7 +228,8 @@ class CompiledThreshold:
         new = np.flatnonzero(ordered.order >= old_rows)
         spans = windows.Spans(spans.low[new], spans.high[new])
         counted = windows.before(new, spans) if rule.aggregate in OF_EARLIER else spans
-        return Totals(ordered, new, spans, threshold_figures.totals(rule, times, column, new, counted))
+        aggregate = threshold_figures.Aggregate(rule.aggregate, rule.quantile, rule.logarithm)
+        return Totals(ordered, new, spans, threshold_figures.totals(aggregate, times, column, new, counted))
 
     def evaluate(self, rows: pa.Table, old_rows: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
         """Return an alert for each row at which the aggregate crosses the limit; the needed rows are the only state."""

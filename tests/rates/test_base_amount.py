@@ -20,10 +20,10 @@ from fraudlake.lake.definition import Change
 from fraudlake.operations import rebuild
 from fraudlake.operations.status import status
 from fraudlake.quarantine import replay
+from fraudlake.rates import base_amount, rate_table
 from fraudlake.review import items
 from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.settings.currency import Currency
-from fraudlake.silver import base_amount, rates
 from fraudlake.streams import aggregate, detect, ingest, refine, score, stream
 from fraudlake_desk.queue import queue
 from fraudlake_desk.review import marks
@@ -111,7 +111,7 @@ def test_amounts_are_those_of_a_plain_search(spark: Any) -> None:
 def with_rates(lake: Callable[..., Any], landing: Path) -> Any:
     """A lake in EUR that has rates."""
     made = lake(**DECLARED)
-    rates.load(made.store, RATES, "rates.csv", "ann")
+    rate_table.load(made.store, RATES, "rates.csv", "ann")
     return made
 
 
@@ -125,7 +125,7 @@ def test_payments_have_the_amounts_by_hand_however_micro_batches_are_cut(
     assert in_base(with_rates) == EXPECTED
 
     whole = lake("whole", **DECLARED)
-    rates.load(whole.store, RATES, "rates.csv", "ann")
+    rate_table.load(whole.store, RATES, "rates.csv", "ann")
     folder = whole.root / "landing"
     folder.mkdir()
     land(folder, "part-0-0", *PAYMENTS)
@@ -135,11 +135,11 @@ def test_payments_have_the_amounts_by_hand_however_micro_batches_are_cut(
 def test_what_lacks_a_rate_is_counted_and_has_one_after_a_replay(with_rates: Any, landing: Path) -> None:
     land(landing, "part-0-0", *PAYMENTS)
     take(with_rates, ingest.streams, refine.streams, detect.streams)
-    assert rates.missing(with_rates.store) == [
-        rates.Missing(FRIDAY - timedelta(days=1), "GBP", 1),
-        rates.Missing(SATURDAY, "XXX", 1),
-        rates.Missing(SATURDAY, None, 1),
-        rates.Missing(WEDNESDAY, "JPY", 1),
+    assert rate_table.missing(with_rates.store) == [
+        rate_table.Missing(FRIDAY - timedelta(days=1), "GBP", 1),
+        rate_table.Missing(SATURDAY, "XXX", 1),
+        rate_table.Missing(SATURDAY, None, 1),
+        rate_table.Missing(WEDNESDAY, "JPY", 1),
     ]
     assert status(with_rates).gaps == [
         "3 payments of silver without a rate of exchange: 'fraudlake rates missing' lists their days and currencies: "
@@ -147,7 +147,7 @@ def test_what_lacks_a_rate_is_counted_and_has_one_after_a_replay(with_rates: Any
     ]
 
     later = pa.table({"date": [WEDNESDAY, SATURDAY], "currency": ["JPY", "GBP"], "rate": [0.005, 2.0]})
-    rates.load(with_rates.store, later, "later.csv", "ann")
+    rate_table.load(with_rates.store, later, "later.csv", "ann")
     assert in_base(with_rates) == EXPECTED
     done = rebuild.rebuild(with_rates, SATURDAY, WEDNESDAY, apply=True)
     changes = done.changes[tables.SILVER_TRANSACTIONS.name]
@@ -167,7 +167,7 @@ def test_a_lake_that_runs_gets_base_amounts_for_new_payments_and_by_a_replay_for
     take(lake(columns=DECLARED["columns"]), ingest.streams, refine.streams, detect.streams, aggregate.streams)
     changed = lake(change=Change("ann"), **DECLARED)
     assert [row["amount_at_risk"] for row in queue.build(changed.store, FRIDAY).rows] == [0.0]
-    rates.load(changed.store, RATES, "rates.csv", "ann")
+    rate_table.load(changed.store, RATES, "rates.csv", "ann")
     land(landing, "part-1-0", last)
     take(changed, ingest.streams, refine.streams, detect.streams)
     assert in_base(changed) == {"gbp": None, "monday": 150.0}
@@ -183,7 +183,7 @@ def test_a_replayed_row_of_quarantine_has_its_amount(with_rates: Any, landing: P
     replay.replay(with_rates, None, {"amount": "abs(amount)"})
     assert in_base(with_rates) == {"gbp": 125.0}
     later = pa.table({"date": [SATURDAY], "currency": ["GBP"], "rate": [2.0]})
-    rates.load(with_rates.store, later, "later.csv", "ann")
+    rate_table.load(with_rates.store, later, "later.csv", "ann")
     take(with_rates, detect.streams)
     rebuild.rebuild(with_rates, SATURDAY, SATURDAY, apply=True)
     assert in_base(with_rates) == {"gbp": 200.0}
@@ -250,7 +250,7 @@ def test_a_limit_is_in_one_currency_in_stream_backtest_and_replay(with_rates: An
     assert (changes.before.amount_at_risk, changes.after.amount_at_risk) == (525.0, 150.0)
 
     later = pa.table({"date": [MONDAY], "currency": ["JPY"], "rate": [0.01]})
-    rates.load(with_rates.store, later, "later.csv", "ann")
+    rate_table.load(with_rates.store, later, "later.csv", "ann")
     rebuild.rebuild(with_rates, MONDAY, WEDNESDAY, apply=True)
     assert alerted(with_rates) == sorted([*BY_HAND, "too long ago"])
 
@@ -287,6 +287,6 @@ def test_sums_of_gold_and_of_the_queue_are_in_the_base_currency(with_rates: Any,
     assert [*marks.amounts(store, item, item.transaction_ids).values()] == [100.0]
 
     later = pa.table({"date": [SATURDAY], "currency": ["JPY"], "rate": [0.01]})
-    rates.load(store, later, "later.csv", "ann")
+    rate_table.load(store, later, "later.csv", "ann")
     rebuild.rebuild(with_rates, SATURDAY, SATURDAY, apply=True)
     assert sums("gold_cases", "amount_at_risk") == by_hand | {"jpy": 160.0}

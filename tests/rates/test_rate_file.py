@@ -14,8 +14,8 @@ from fraudlake import tables
 from fraudlake.errors import UsageError
 from fraudlake.lake import open_lake
 from fraudlake.lake.local_store import LocalStore
+from fraudlake.rates import rate_file, rate_table
 from fraudlake.settings import Settings
-from fraudlake.silver import rate_file, rates
 from tests.plain_lake import fill
 
 MONDAY = date(2026, 3, 2)
@@ -114,43 +114,43 @@ def given(*rows: tuple[date, str, float]) -> pa.Table:
 
 def counting(store: LocalStore) -> list[tuple[date, str, float]]:
     """The rates that count."""
-    codes = [row["currency"] for row in rates.summary(store)]
-    rows = [row for code in codes for row in rates.of_currency(store, code) if row["nth"] == 1]
+    codes = [row["currency"] for row in rate_table.summary(store)]
+    rows = [row for code in codes for row in rate_table.of_currency(store, code) if row["nth"] == 1]
     return sorted((row["date"], row["currency"], row["rate"]) for row in rows)
 
 
 def test_rates_are_added_once(store: LocalStore) -> None:
     monday = (MONDAY, "USD", 0.92), (MONDAY, "GBP", 1.17)
-    assert rates.load(store, given(*monday), "a.csv", "ann") == rates.Loaded(2, 0, 0)
-    assert rates.load(store, given((TUESDAY, "USD", 0.93), *monday), "b.csv", "ann") == rates.Loaded(1, 0, 2)
+    assert rate_table.load(store, given(*monday), "a.csv", "ann") == rate_table.Loaded(2, 0, 0)
+    assert rate_table.load(store, given((TUESDAY, "USD", 0.93), *monday), "b.csv", "ann") == rate_table.Loaded(1, 0, 2)
     assert counting(store) == [(MONDAY, "GBP", 1.17), (MONDAY, "USD", 0.92), (TUESDAY, "USD", 0.93)]
-    assert rates.summary(store) == [
+    assert rate_table.summary(store) == [
         {"currency": "GBP", "rates": 1, "first": MONDAY, "last": MONDAY, "latest": 1.17},
         {"currency": "USD", "rates": 2, "first": MONDAY, "last": TUESDAY, "latest": 0.93},
     ]
 
 
 def test_another_rate_of_a_day_is_refused_unless_it_is_a_correction(store: LocalStore) -> None:
-    rates.load(store, given((MONDAY, "USD", 0.92), (MONDAY, "GBP", 1.17)), "a.csv", "ann")
+    rate_table.load(store, given((MONDAY, "USD", 0.92), (MONDAY, "GBP", 1.17)), "a.csv", "ann")
     other = given((TUESDAY, "USD", 0.93), (MONDAY, "USD", 9.2), (MONDAY, "GBP", 11.7))
     with pytest.raises(UsageError) as refused:
-        rates.load(store, other, "b.csv", "bob")
+        rate_table.load(store, other, "b.csv", "bob")
     assert str(refused.value) == (
         "b.csv: GBP on 2026-03-02 is 11.7 and differs from the lake's 1.17 (and 1 more): leave it out, or "
         "give --correct"
     )
     assert counting(store) == [(MONDAY, "GBP", 1.17), (MONDAY, "USD", 0.92)]
 
-    assert rates.load(store, other, "b.csv", "bob", is_correction=True) == rates.Loaded(1, 2, 0)
+    assert rate_table.load(store, other, "b.csv", "bob", is_correction=True) == rate_table.Loaded(1, 2, 0)
     assert counting(store) == [(MONDAY, "GBP", 11.7), (MONDAY, "USD", 9.2), (TUESDAY, "USD", 0.93)]
-    shown = [(row["rate"], row["source"], row["author"], row["nth"]) for row in rates.of_currency(store, "GBP")]
+    shown = [(row["rate"], row["source"], row["author"], row["nth"]) for row in rate_table.of_currency(store, "GBP")]
     assert shown == [(11.7, "b.csv", "bob", 1), (1.17, "a.csv", "ann", 2)]
 
 
 def test_a_correction_counts_though_the_clock_goes_back(store: LocalStore) -> None:
     ahead = {"date": MONDAY, "currency": "USD", "rate": 0.92, "at": datetime(2999, 1, 1)}
     fill(store.root, tables.SILVER_RATES, ahead)
-    rates.load(store, given((MONDAY, "USD", 0.93)), "b.csv", "bob", is_correction=True)
+    rate_table.load(store, given((MONDAY, "USD", 0.93)), "b.csv", "bob", is_correction=True)
     assert counting(store) == [(MONDAY, "USD", 0.93)]
 
 
@@ -163,8 +163,8 @@ def test_payments_without_a_rate_are_counted_by_day_and_currency(store: LocalSto
         {"date": MONDAY, "currency": "EUR", "amount": 4.0, "base_amount": 4.0},
     ]
     fill(store.root, silver, *rows)
-    assert rates.missing(store) == [rates.Missing(MONDAY, None, 1), rates.Missing(TUESDAY, "USD", 2)]
-    assert rates.count_missing(store) == (2, 1)
+    assert rate_table.missing(store) == [rate_table.Missing(MONDAY, None, 1), rate_table.Missing(TUESDAY, "USD", 2)]
+    assert rate_table.count_missing(store) == (2, 1)
 
 
 def store_table(store: LocalStore) -> tables.Table:
@@ -175,6 +175,6 @@ def test_a_lake_of_one_currency_has_no_rates(tmp_path: Path) -> None:
     open_lake(Settings(lake=tmp_path / "lake"))
     plain = LocalStore(Settings(lake=tmp_path / "lake"))
     assert "base_amount" not in store_table(plain).column_names
-    assert rates.count_missing(plain) == (0, 0)
+    assert rate_table.count_missing(plain) == (0, 0)
     with pytest.raises(UsageError, match="the lake has amounts of one currency"):
-        rates.missing(plain)
+        rate_table.missing(plain)
