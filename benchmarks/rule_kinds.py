@@ -24,13 +24,13 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.detector import measure, prepared
-from fraudlake.bronze.calendar import MICROSECOND
 from fraudlake.detection import backtest
 from fraudlake.rules.kinds import Rule
 from fraudlake.rules.kinds.pattern import PatternRule
 from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.settings import Settings
 from fraudlake.statistics import windows
+from fraudlake.times.calendar import MICROSECOND
 from fraudlake_patterns import rows
 from fraudlake_patterns.expressions import Column
 from fraudlake_patterns.values import STRING

@@ -50,7 +50,7 @@ AREAS = {
         (
             "fraudlake/settings",
             "fraudlake/values.py",
-            "fraudlake/text/durations.py",
+            "fraudlake/times/durations.py",
             "fraudlake/text/toml_file.py",
             "fraudlake/text/text_file.py",
         ),
@@ -114,7 +114,7 @@ _VALUES = (
     "fraudlake/rules",
     "fraudlake/delivery",
     "fraudlake/values.py",
-    "fraudlake/text/durations.py",
+    "fraudlake/times/durations.py",
     "fraudlake/model",
 )
 """Where a ``ValueError`` is the reason for which a setting or an entry of a file is refused."""

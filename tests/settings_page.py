@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from fraudlake.settings import DEFINITION, SECRETS, Settings
-from fraudlake.text.durations import text as words
+from fraudlake.times.durations import text as words
 from fraudlake_cli.command import metavar
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"

@@ -1,13 +1,10 @@
-"""Entities: what transactions are grouped by, such as the account or a terminal, and how their keys are written."""
+"""Entities: what transactions are grouped by, such as the account or a terminal."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
-
-from fraudlake.text import json_text
 
 ACCOUNT = "account"
 """The entity that every lake has; its key is ``account_id``."""
@@ -23,12 +20,6 @@ def number(name: str) -> int:
     It depends on the name alone, so entities may be added and removed.
     """
     return 0 if name == ACCOUNT else 1 + zlib.crc32(name.encode()) % _NUMBERS
-
-
-def key_text(values: Mapping[str, Any]) -> str:
-    """Return a key as a text: its value, or if it has several columns a JSON object."""
-    value = next(iter(values.values())) if len(values) == 1 else values
-    return value if isinstance(value, str) else json_text.dumps(value, ensure_ascii=False)
 
 
 def title(name: str) -> str:

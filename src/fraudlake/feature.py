@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, model_serializer
 
 from fraudlake.entity import ACCOUNT
-from fraudlake.text import durations
+from fraudlake.times import durations
 
 PLACEHOLDER = r"\{(?::\.\df)?\}"
 """The pattern of the placeholder for the value in a text: ``{}``, or ``{:.1f}`` for a decimal."""

@@ -12,7 +12,7 @@ import click
 
 from fraudlake.errors import UsageError
 from fraudlake.settings import DEFINITION, Settings
-from fraudlake.text.durations import text as words
+from fraudlake.times.durations import text as words
 
 _SENTENCE = 500
 """Maximum length of the first sentence of a command's help."""

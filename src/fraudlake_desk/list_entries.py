@@ -26,7 +26,7 @@ from fraudlake.text.sql_text import value
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from fraudlake.detection.rule_entity import Entity
+    from fraudlake.keyed.entity_key import Entity
     from fraudlake.lake.store import Store
     from fraudlake.review.window import Window
 

@@ -19,9 +19,9 @@ from fraudlake.approvals import gate
 from fraudlake.approvals.gate import Effect
 from fraudlake.approvals.log import Proposal
 from fraudlake.detection import list_entries
-from fraudlake.detection.rule_entity import Entity
-from fraudlake.entity import ACCOUNT, key_text
+from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError
+from fraudlake.keyed.entity_key import Entity, key_text
 from fraudlake.review import event_log
 from fraudlake.rules import rule_lists
 from fraudlake.rules.columns import query_columns

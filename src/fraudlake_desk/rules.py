@@ -19,7 +19,8 @@ from fraudlake.review import cases
 from fraudlake.review.window import Window
 from fraudlake.rules.kinds import RULE
 from fraudlake.rules.rule_set import RuleSet
-from fraudlake.text import durations, sql_text
+from fraudlake.text import sql_text
+from fraudlake.times import durations
 from fraudlake_desk import list_entries
 from fraudlake_desk.queue import precision
 from fraudlake_desk.queue.reviewed import Reviewed
@@ -242,6 +243,7 @@ def _raised(store: Store, rules: Sequence[Rule], window: Window) -> tuple[Range,
 def _evaluated(store: Store, rules: Sequence[Rule], window: Window) -> tuple[pa.Table, list[pa.Table]]:
     """Evaluate rules; return the evaluated transactions, and the alerts of each rule, :data:`evidence.COLUMNS`."""
     from fraudlake.detection import evidence, rule_entity
+    from fraudlake.keyed.entity_key import THE_ACCOUNT
     from fraudlake.rules.columns import query_columns
     from fraudlake.rules.kinds.model import ModelRule
     from fraudlake_desk import scores
@@ -250,7 +252,7 @@ def _evaluated(store: Store, rules: Sequence[Rule], window: Window) -> tuple[pa.
     if of_scores:
         rows = scores.scored(store, window)
         alerts = [scores.alerts(store, rule, rows) for rule in of_scores]
-        return rows, [evidence.table(rows, raised, (), rule_entity.THE_ACCOUNT) for raised in alerts]
+        return rows, [evidence.table(rows, raised, (), THE_ACCOUNT) for raised in alerts]
     columns = query_columns(store.settings.silver_columns)
     compiled = [rule.compile(columns, store.settings.entities) for rule in rules]
     by = rule_entity.find_entity_or_account(rules[0], compiled[0].partition_by, store.settings)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake.bronze.calendar import MICROSECOND
 from fraudlake.delivery import event
 from fraudlake.detection import alerts
 from fraudlake.entity import ACCOUNT
 from fraudlake.rules.kinds import small_then_large
 from fraudlake.silver import transactions
+from fraudlake.times.calendar import MICROSECOND
 from fraudlake_lane import evidence, messages, thresholds
 from fraudlake_lane.neighbours import LATENESS
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake.bronze import calendar, contract, conversions, epochs
+from fraudlake.bronze import contract, conversions
 from fraudlake.errors import UsageError
 from fraudlake.kafka import client
+from fraudlake.times import calendar, epochs
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

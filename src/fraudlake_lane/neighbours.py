@@ -14,8 +14,8 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from fraudlake.bronze.calendar import MICROSECOND
 from fraudlake.detection import detector_stream
+from fraudlake.times.calendar import MICROSECOND
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from fraudlake.rules.kinds.threshold import EVIDENCE, OF_EARLIER, ROLE
 from fraudlake.statistics.windows import plus
-from fraudlake.text.durations import microseconds
+from fraudlake.times.durations import microseconds
 from fraudlake_lane import evidence
 
 if TYPE_CHECKING:

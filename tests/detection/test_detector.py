@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fraudlake.detection import detector, ordering
+from fraudlake.detection import detector
+from fraudlake.keyed import ordering
+from fraudlake.keyed.rows import ROWS
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from tests import oracle
 from tests.oracle import Row
@@ -36,7 +38,7 @@ def table(rows: list[Row]) -> pa.Table:
             "transaction_id": pa.array([f"{row.source}-{row.position}" for row in rows], pa.string()),
             "label": pa.nulls(len(rows), pa.bool_()),
         },
-        schema=detector.ROWS,
+        schema=ROWS,
     )
 
 
@@ -57,7 +59,7 @@ def with_ids(pairs: detector.AlertPairs, rules: tuple[SmallThenLargeRule, ...]) 
 
 def detect_in_event_time(batches: list[list[Row]], bound: int) -> tuple[list[tuple[str, str, str]], list[str]]:
     """Alerts and the ids of late rows; the watermark moves as Spark's does (by milliseconds), to the end at last."""
-    flags, waiting, watermark = detector.FLAGS.empty_table(), detector.ROWS.empty_table(), 0
+    flags, waiting, watermark = detector.FLAGS.empty_table(), ROWS.empty_table(), 0
     alerts, late = [], []
     for rows in [*batches, []]:
         if not rows:

@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from fraudlake.detection import buckets, detector
+from fraudlake.detection import detector
 from fraudlake.detection.entity_rules import NOTHING, EntityRules
 from fraudlake.detection.evaluator import Evaluator
-from fraudlake.entity import key_text
 from fraudlake.errors import UsageError
+from fraudlake.keyed import buckets
+from fraudlake.keyed.entity_key import key_text
+from fraudlake.keyed.rows import ROWS
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.settings import Settings
 from tests.detection import plain_rules
@@ -337,4 +339,4 @@ def test_rows_go_to_the_entities_that_rules_need() -> None:
     assert keys(PAIR, BUSY) == ["account"]
     assert sorted(keys({**PAIR, "entity": "place"}, {**BUSY, "entity": "terminal"})) == ["place", "terminal"]
     assert keys({**PAIR, "entity": "place"}, ordering="event_time") == ["account", "place"]
-    assert evaluator(settings([PAIR, BUSY])).rows == detector.ROWS
+    assert evaluator(settings([PAIR, BUSY])).rows == ROWS

@@ -11,8 +11,8 @@ import pytest
 
 from fraudlake.delivery import event
 from fraudlake.detection import backtest, evidence
-from fraudlake.detection.rule_entity import THE_ACCOUNT
 from fraudlake.errors import UsageError
+from fraudlake.keyed.entity_key import THE_ACCOUNT
 from fraudlake.rules import compiled_rule
 from fraudlake.rules.columns import query_columns
 from fraudlake.rules.compiled_rule import MOST_ROWS, Alert

@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fraudlake.detection import buckets, detector
 from fraudlake.detection.live_rules import STATE, LiveRules
-from fraudlake.detection.rule_entity import THE_ACCOUNT
+from fraudlake.keyed import buckets
+from fraudlake.keyed.entity_key import THE_ACCOUNT
+from fraudlake.keyed.rows import ROWS
 from fraudlake.rules.rule_set import RuleSet
 from fraudlake.settings import Settings
 from tests.detection.test_live_rules import RULES, history
@@ -34,10 +35,10 @@ def table(rows: Iterable[Row]) -> pa.Table:
         for row in rows
     ]
     return (
-        pa.Table.from_pylist(values, pa.schema([field for field in detector.ROWS if field.name != "source"]))
+        pa.Table.from_pylist(values, pa.schema([field for field in ROWS if field.name != "source"]))
         .append_column("source", pa.array([row.source for row in rows], pa.string()).dictionary_encode())
-        .select(detector.ROWS.names)
-        .cast(detector.ROWS)
+        .select(ROWS.names)
+        .cast(ROWS)
     )
 
 

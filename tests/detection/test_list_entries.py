@@ -15,8 +15,8 @@ import pytest
 from fraudlake import tables
 from fraudlake.detection import list_entries
 from fraudlake.detection.list_entries import Entry
-from fraudlake.detection.rule_entity import THE_ACCOUNT, Entity
 from fraudlake.errors import UsageError
+from fraudlake.keyed.entity_key import THE_ACCOUNT, Entity
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.rules.kinds import RULE
 from fraudlake.settings import Settings

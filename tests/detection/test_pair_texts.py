@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fraudlake.detection import evidence
-from fraudlake.detection.rule_entity import THE_ACCOUNT, Entity
+from fraudlake.keyed.entity_key import THE_ACCOUNT, Entity
 from fraudlake.rules.compiled_rule import Alert
 
 TERMINAL = Entity("terminal", ("terminal_id",))

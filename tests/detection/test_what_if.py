@@ -15,9 +15,10 @@ import pytest
 from pyspark.sql import functions as F
 
 from fraudlake import api, tables
-from fraudlake.detection import alert_changes, alerts, evidence, rule_entity, rule_table
+from fraudlake.detection import alert_changes, alerts, evidence, rule_table
 from fraudlake.detection.list_entries import Entry, with_entries
 from fraudlake.errors import UsageError
+from fraudlake.keyed.entity_key import THE_ACCOUNT
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.operations.rebuild import rebuild
 from fraudlake.rules.columns import query_columns
@@ -80,7 +81,7 @@ def table(rows: list[oracle.Row]) -> pa.Table:
 
 def evaluated(rule: Rule, rows: pa.Table) -> list[pa.Table]:
     compiled = rule.compile(query_columns({}))
-    return [evidence.table(rows, compiled.evaluate(rows).alerts, compiled.columns, rule_entity.THE_ACCOUNT)]
+    return [evidence.table(rows, compiled.evaluate(rows).alerts, compiled.columns, THE_ACCOUNT)]
 
 
 def last_rows(fields: dict[str, Any], rows: list[oracle.Row]) -> set[int]:

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.detection import state
 from fraudlake.features import feature_buckets, feature_state
 from fraudlake.forget import removal
+from fraudlake.keyed import state_table
 from fraudlake.lake.definition import Change
 from fraudlake.model import training
 from fraudlake.streams import detect, stream
@@ -44,7 +44,7 @@ def hashes(lake: Any) -> set[int]:
 
 def stored(lake: Any) -> set[int]:
     """All hashes in the state of features."""
-    parts = state.read(lake, "score", feature_buckets.TILES, feature_buckets.TILES_ROWS)["tiles"].to_pylist()
+    parts = state_table.read(lake, "score", feature_buckets.TILES, feature_buckets.TILES_ROWS)["tiles"].to_pylist()
     opened = [pa.ipc.open_stream(part).read_all() for part in parts]
     found = [set(table["account"].to_pylist()) for table in opened]
     found += [set(table["value"].to_pylist()) for table in opened if "value" in table.column_names]

@@ -20,7 +20,7 @@ import pyarrow as pa
 from confluent_kafka import Message, Producer
 
 from fraudlake.detection import evidence, rule_table
-from fraudlake.detection.rule_entity import THE_ACCOUNT
+from fraudlake.keyed.entity_key import THE_ACCOUNT
 from fraudlake.lake import open_lake
 from fraudlake.rules import rule_file
 from fraudlake.rules.columns import query_columns

@@ -9,9 +9,9 @@ from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.bronze import epochs
 from fraudlake.settings import Settings
 from fraudlake.silver import quality_rules, transactions
+from fraudlake.times import epochs
 
 pytestmark = pytest.mark.stream
 

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fraudlake import tables
-from fraudlake.bronze import epochs, forms, nested, rescue
+from fraudlake.bronze import forms, nested, rescue
 from fraudlake.bronze.forms import Form
 from fraudlake.bronze.nested import Path, Place, name_of
 from fraudlake.bronze.plain import plain
 from fraudlake.bronze.sizes import LARGEST_VALUE
+from fraudlake.times import epochs
 from fraudlake.values import size_in_bytes
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def fit(batch: pa.RecordBatch, timezone: str = "UTC", contract: Contract = FLINK
     Returns:
         The contract's columns by name; ``_rescued_data``, a text, null if nothing was rescued; and ``_misfits``: the
         names of declared columns whose value did not fit, and the likely unit of ``dt``, if it was read in another one
-        (:func:`fraudlake.bronze.epochs.mark`); null if there are none.
+        (:func:`fraudlake.times.epochs.mark`); null if there are none.
     """
     rest, occurrences = _columns_by_name(batch)
     columns: dict[str, pa.Array] = {}

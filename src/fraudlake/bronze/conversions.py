@@ -16,7 +16,8 @@ from typing import Any, TypeGuard
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fraudlake.bronze import calendar, numbers
+from fraudlake.bronze import numbers
+from fraudlake.times import calendar
 
 # Every form of Flink (`2026-03-07 00:00:01.18`, also with `T` or `Z`), and other dates with a time of ISO-8601.
 TIME = re.compile(

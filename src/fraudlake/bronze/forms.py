@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fraudlake.bronze import calendar, conversions, numbers
+from fraudlake.bronze import conversions, numbers
+from fraudlake.times import calendar
 
 if TYPE_CHECKING:
     from fraudlake.settings.payload import PayloadField

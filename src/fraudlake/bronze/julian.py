@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fraudlake.bronze import calendar
+from fraudlake.times import calendar
 
 _GREGORIAN = -141_427
 """The day that the Gregorian calendar began with, 15 October 1582, in days since 1970."""

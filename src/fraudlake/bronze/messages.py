@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fraudlake.bronze import conversions, epochs, forms, nested, transactions
+from fraudlake.bronze import conversions, forms, nested, transactions
 from fraudlake.bronze.contract import FLINKS, Contract, Field
 from fraudlake.bronze.forms import Form
 from fraudlake.bronze.nested import Path, name_of
+from fraudlake.times import epochs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,8 +8,9 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fraudlake.bronze import calendar, numbers
+from fraudlake.bronze import numbers
 from fraudlake.bronze.plain import plain
+from fraudlake.times import calendar
 
 _MUST_BE_ESCAPED = r'[\x00-\x1f"\\]'
 

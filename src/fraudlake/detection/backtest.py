@@ -13,8 +13,9 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.detection import buckets, evidence, rule_entity, suppression, truth
+from fraudlake.detection import evidence, rule_entity, suppression, truth
 from fraudlake.detection.report import Range, Report, Tally, report
+from fraudlake.keyed import buckets
 from fraudlake.rules.columns import query_columns
 from fraudlake.rules.compiled_rule import EVIDENCE_ROWS
 from fraudlake.text import json_text

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from fraudlake.arrays import codes_of
-from fraudlake.detection import ordering
-from fraudlake.text import durations
+from fraudlake.keyed import ordering
+from fraudlake.times import durations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
-
-ROWS = pa.schema(
-    [
-        ("account", pa.int64()),  # 64-bit hash of account_id
-        ("time", pa.int64()),  # event time, microseconds since 1970 UTC
-        ("amount", pa.float64()),
-        ("source", pa.dictionary(pa.int32(), pa.string())),
-        ("position", pa.int64()),
-        ("account_id", pa.string()),  # null unless the row is small or large for some rule, or may be late
-        ("transaction_id", pa.string()),  # null unless the row is small or large for some rule
-        ("label", pa.bool_()),
-    ]
-)
-"""A bucket's transactions."""
 
 FLAGS = pa.schema(
     [
@@ -49,11 +35,6 @@ FLAGS = pa.schema(
     ]
 )
 """A bucket's open flags: at most one per account, its last transaction."""
-
-
-def microseconds(seconds: float) -> int:
-    """Turn seconds into whole microseconds."""
-    return round(seconds * 1_000_000)
 
 
 class AlertPairs(NamedTuple):
@@ -81,7 +62,7 @@ def detect(
 
     Args:
         flags: open flags, :data:`FLAGS` and the columns of the key.
-        rows: the bucket's new transactions, :data:`ROWS` and the columns of the key, in any order.
+        rows: the bucket's transactions, in any order: :data:`~fraudlake.keyed.rows.ROWS` and the columns of the key.
         rules: the rules.
         now: event time in microseconds; flags that expired before it are dropped.
         key: the columns whose hash is ``account``.
@@ -135,8 +116,8 @@ def split_by_watermark(waiting: pa.Table, rows: pa.Table, watermark: int, bound:
     minus ``bound``, in whole milliseconds, as Spark computes it.
 
     Args:
-        waiting: rows that have waited since earlier micro-batches, :data:`ROWS`.
-        rows: new rows, :data:`ROWS`.
+        waiting: rows that have waited since earlier micro-batches, :data:`~fraudlake.keyed.rows.ROWS`.
+        rows: new rows, :data:`~fraudlake.keyed.rows.ROWS`.
         watermark: the stream's watermark, microseconds.
         bound: how much older than the newest event time a row may be, in microseconds; whole milliseconds.
     """

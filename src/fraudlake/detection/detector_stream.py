@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from fraudlake.detection import buckets, detector, ordering
+from fraudlake.detection import detector
 from fraudlake.detection.entity_rules import STATE
 from fraudlake.detection.evaluator import Evaluator
 from fraudlake.detection.output import OUTPUT, late_rows
+from fraudlake.keyed import buckets, ordering
+from fraudlake.keyed.rows import microseconds
 from fraudlake.rules.rule_set import RuleSet
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from fraudlake.settings import Settings
 
-GRACE = detector.microseconds(600)
+GRACE = microseconds(600)
 """Grace period in the order of arrival: how long an expired flag stays open for rows out of order, in microseconds of
 event time."""
 
@@ -42,7 +44,7 @@ def detector_output(
         evaluator: evaluates the rules; by default those of the settings.
         change: applied to the state of every bucket in each micro-batch; usually none.
         changed: the entities, by number, whose buckets the change applies to even without new rows.
-        supplements: the input of the change for each bucket, :data:`~fraudlake.detection.buckets.SUPPLEMENTS`.
+        supplements: the input of the change for each bucket, :data:`~fraudlake.keyed.buckets.SUPPLEMENTS`.
 
     Returns:
         A stream of alerts and of rows that came too late: :func:`alerts.alerts` and :func:`output.late` select from it.

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from fraudlake.detection import buckets, detector, evidence, live_rules, output
+from fraudlake.detection import detector, evidence, live_rules, output
 from fraudlake.detection.live_rules import RuleAlerts
+from fraudlake.keyed import buckets
 
 if TYPE_CHECKING:
-    from fraudlake.detection.rule_entity import Entity
+    from fraudlake.keyed.entity_key import Entity
     from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
     from fraudlake.rules.rule_set import RuleVersion
 

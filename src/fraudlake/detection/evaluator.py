@@ -13,15 +13,18 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.detection import buckets, detector, live_rules, rule_entity
+from fraudlake.detection import detector, live_rules, rule_entity
 from fraudlake.detection.entity_rules import NOTHING, EntityRules
 from fraudlake.detection.output import OUTPUT
+from fraudlake.keyed import buckets
+from fraudlake.keyed.entity_key import THE_ACCOUNT
+from fraudlake.keyed.rows import ROWS
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from fraudlake.detection.rule_entity import Entity
+    from fraudlake.keyed.entity_key import Entity
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings
 
@@ -54,7 +57,7 @@ class Evaluator:
                 pairs[rule_entity.named(version.rule, settings)].append((version, version.rule))
         entities = {*live, *pairs}
         if settings.ordering == "event_time" or not entities:
-            entities.add(rule_entity.THE_ACCOUNT)
+            entities.add(THE_ACCOUNT)
         needed = {name for rules in live.values() for name in rules.further}
         needed |= {name for by in pairs for name in by.columns} - {*detector.FLAGS.names}
         silver = tables.with_declared(tables.SILVER_TRANSACTIONS, settings.silver_columns).schema
@@ -75,7 +78,7 @@ class Evaluator:
     @property
     def rows(self) -> pa.Schema:
         """The columns of the rows: the detector's, and further ones that rules need."""
-        return pa.schema([*detector.ROWS, *self.further.values()])
+        return pa.schema([*ROWS, *self.further.values()])
 
     @property
     def evaluated(self) -> dict[int, Entity]:

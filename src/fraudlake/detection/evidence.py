@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from fraudlake.arrays import keyed
 from fraudlake.detection import transaction_texts
 from fraudlake.detection.transaction_texts import joined, quoted
-from fraudlake.entity import key_text, title
+from fraudlake.entity import title
+from fraudlake.keyed.entity_key import key_text
 from fraudlake.rules.compiled_rule import EVIDENCE_ROWS
 from fraudlake.rules.kinds import small_then_large
 from fraudlake.text import json_text
@@ -27,7 +28,7 @@ from fraudlake_patterns.expressions import json_value
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fraudlake.detection.rule_entity import Entity
+    from fraudlake.keyed.entity_key import Entity
     from fraudlake.rules.compiled_rule import Alert
     from fraudlake.settings import Settings
 

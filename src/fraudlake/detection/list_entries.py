@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 
 from fraudlake import tables
 from fraudlake.detection import rule_entity
-from fraudlake.detection.rule_entity import THE_ACCOUNT, Entity
-from fraudlake.entity import ACCOUNT, key_text
+from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError
+from fraudlake.keyed.entity_key import THE_ACCOUNT, Entity, key_text
 from fraudlake.rules.columns import query_columns
 from fraudlake.rules.rule_lists import PROPOSED, SUPPRESSED, RuleList
 from fraudlake.text import json_text

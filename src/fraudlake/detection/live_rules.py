@@ -19,8 +19,8 @@ from fraudlake.detection import evidence, rule_entity
 from fraudlake.rules.columns import query_columns
 
 if TYPE_CHECKING:
-    from fraudlake.detection.rule_entity import Entity
     from fraudlake.entity import Entities
+    from fraudlake.keyed.entity_key import Entity
     from fraudlake.rules.compiled_rule import CompiledRule
     from fraudlake.rules.rule_set import RuleVersion
     from fraudlake.settings import Settings

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from fraudlake.detection.rule_entity import Entity
+    from fraudlake.keyed.entity_key import Entity
     from fraudlake.rules.rule_set import RuleVersion
 
 OUTPUT = pa.schema(

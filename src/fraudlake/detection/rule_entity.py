@@ -3,46 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from fraudlake import entity
 from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError
+from fraudlake.keyed.entity_key import THE_ACCOUNT, Entity
 from fraudlake.rules.columns import query_columns
 from fraudlake.text import json_text
 
 if TYPE_CHECKING:
-    from fraudlake.detection import buckets
     from fraudlake.rules.any_rule import AnyRule
     from fraudlake.settings import Settings
-
-
-class Entity(NamedTuple):
-    """An entity by which rows are keyed: its name, and the columns of silver that are its key."""
-
-    name: str
-    columns: tuple[str, ...]
-
-    @property
-    def number(self) -> int:
-        """Its number among buckets."""
-        return entity.number(self.name)
-
-    @property
-    def key(self) -> buckets.Key:
-        """The key by which its rows are packed into buckets."""
-        # The module loads pyspark, which the desk does not need.
-        from fraudlake.detection import buckets
-
-        return buckets.ACCOUNT if self.name == ACCOUNT else buckets.Key(self.number, f"key_{self.number}")
-
-    @property
-    def is_account(self) -> bool:
-        """Whether it is the account."""
-        return self.name == ACCOUNT
-
-
-THE_ACCOUNT = Entity(ACCOUNT, ("account_id",))
 
 
 def named(rule: AnyRule, settings: Settings) -> Entity:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 
 from fraudlake import tables
-from fraudlake.detection import buckets, detector, live_rules, rule_table
+from fraudlake.detection import detector, live_rules, rule_table
 from fraudlake.detection.entity_rules import OPEN_FLAGS
 from fraudlake.detection.evaluator import Evaluator
+from fraudlake.keyed import buckets, state_table
+from fraudlake.keyed.rows import ROWS
 from fraudlake.text import sql_text
 from fraudlake.text.counts import counted
 
@@ -60,16 +58,16 @@ def state(lake: Lake) -> State:
     checkpoint = lake.checkpoint("detect")
     ordering = str(checkpoint.notes.fixed.get("ordering", lake.settings.ordering))
     watermark = checkpoint.watermark_milliseconds() if ordering == "event_time" else None
-    flags_of = _by_entity(lake, OPEN_FLAGS, detector.FLAGS)
-    waiting_of = _by_entity(lake, buckets.WAITING, detector.ROWS)
+    flags_of = state_table.read_by_entity(lake, "detect", OPEN_FLAGS, detector.FLAGS)
+    waiting_of = state_table.read_by_entity(lake, "detect", buckets.WAITING, ROWS)
     flags = pa.concat_tables([detector.FLAGS.empty_table(), *flags_of.values()], promote_options="default")
     # In event-time order a row waits in the buckets of every entity that has rules.
-    waiting = max(waiting_of.values(), key=len, default=detector.ROWS.empty_table())
+    waiting = max(waiting_of.values(), key=len, default=ROWS.empty_table())
     evaluated = rule_table.read(lake).of_source("transactions").evaluated
     rows_by_rule = Counter({one.rule.name: 0 for one in evaluated if one.rule.kind != "small_then_large"})
     rows_of: Counter[int] = Counter()
     bytes_of: Counter[int] = Counter()
-    rules_of = _by_entity(lake, "rules", live_rules.STATE)
+    rules_of = state_table.read_by_entity(lake, "detect", "rules", live_rules.STATE)
     for tables_of in (flags_of, waiting_of, rules_of):
         bytes_of.update({number: table.nbytes for number, table in tables_of.items()})
     for number, table in rules_of.items():
@@ -129,44 +127,6 @@ def mostly_without_key(lake: Lake, without_key: Mapping[str, int]) -> list[str]:
         for name, columns in lake.settings.entities.items()
         if 2 * without_key[name] > rows
     ]
-
-
-def read(lake: Lake, step: str, name: str, schema: pa.Schema) -> pa.Table:
-    """Read one table of the state of all buckets of a stream; empty if the state does not have it."""
-    return buckets.unpack(_values(lake, step, name)["payload"].to_pylist(), schema)
-
-
-def _by_entity(lake: Lake, name: str, schema: pa.Schema) -> dict[int, pa.Table]:
-    """Read one table of the detector's state, by the number of the entity of each bucket."""
-    payloads = defaultdict(list)
-    for row in _values(lake, "detect", name).to_pylist():
-        payloads[buckets.entity_of(row["bucket"], lake.settings.buckets)].append(row["payload"])
-    return {number: buckets.unpack(of_one, schema) for number, of_one in payloads.items()}
-
-
-def _values(lake: Lake, step: str, name: str) -> pa.Table:
-    """Read the payloads of one table of a stream's state, with their buckets."""
-    checkpoint = lake.checkpoint(step)
-    if name not in checkpoint.state_variables:
-        return pa.table({"bucket": pa.array([], pa.int32()), "payload": pa.array([], pa.binary())})
-    checkpoint.correct_paths()
-    # The reader asks the coordinator of state stores, which starts with the first access to streams (Spark 4.2).
-    _ = lake.session.streams.active
-    with _plain_path(checkpoint.folder) as folder:
-        reader = lake.session.read.format("statestore").option("stateVarName", name)
-        return reader.load(str(folder)).select("key.bucket", "value.payload").toArrow()
-
-
-@contextmanager
-def _plain_path(folder: Path) -> Iterator[Path]:
-    """Yield a path to the folder that needs no URI escapes: the reader does not decode them (seen in Spark 4.2)."""
-    if quote(str(folder)) == str(folder):
-        yield folder
-        return
-    with TemporaryDirectory() as place:
-        link = Path(place, folder.name)
-        link.symlink_to(folder)
-        yield link
 
 
 def _by_age(times: Any, newest: int) -> dict[str, int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from fraudlake.detection import buckets
+from fraudlake.keyed import buckets
 
 if TYPE_CHECKING:
     from fraudlake.detection.evaluator import Evaluator

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from fraudlake.arrays import to_bytes
-from fraudlake.detection import buckets, detector_stream
+from fraudlake.detection import detector_stream
 from fraudlake.detection.entity_rules import NOTHING, OPEN_FLAGS
 from fraudlake.detection.evaluator import Evaluator
+from fraudlake.keyed import buckets
 from fraudlake.rules.columns import query_columns
 from fraudlake.silver import transactions
 
@@ -50,7 +51,7 @@ def states(
         watermark: all rows before it were evaluated or are too late, microseconds; None in the order of arrival.
 
     Returns:
-        The state as :data:`~fraudlake.detection.buckets.SUPPLEMENTS` of the buckets that have any rows.
+        The state as :data:`~fraudlake.keyed.buckets.SUPPLEMENTS` of the buckets that have any rows.
 
     Raises:
         PySparkException: files of silver are deleted; they are read once here to detect that.

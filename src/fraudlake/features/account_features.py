@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from fraudlake import tables
-from fraudlake.detection import detector, ordering
 from fraudlake.feature import OWN, Feature
+from fraudlake.keyed import ordering
+from fraudlake.keyed.rows import ROWS, microseconds
 from fraudlake.settings.features import typed
 from fraudlake.statistics import windows
 from fraudlake.statistics.windows import Ranks, Spans
@@ -91,16 +92,16 @@ def compute(memory: pa.Table, rows: pa.Table, is_ordered: bool = True) -> tuple[
     columns["date"] = columns["timestamp"].cast(pa.date32())
     computed = pa.table({name: columns[name] for name in COMPUTED.names}).cast(COMPUTED)
     for name in new_rows.column_names:
-        if name not in detector.ROWS.names:
+        if name not in ROWS.names:
             computed = computed.append_column(name, new_rows[name])
-    oldest = ordering.clock(rows) - detector.microseconds(FORGET_DAYS * _DAY) if len(rows) else None
+    oldest = ordering.clock(rows) - microseconds(FORGET_DAYS * _DAY) if len(rows) else None
     return computed, _remembered(table, begins, oldest)
 
 
 def _summands(time: NDArray[Any], amount: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
     """Return the contribution of each transaction to each of the sums."""
     cents = np.clip(amount, -windows.LARGEST, windows.LARGEST) * 100
-    angle = time % detector.microseconds(_DAY) / detector.microseconds(_DAY) * 2 * np.pi
+    angle = time % microseconds(_DAY) / microseconds(_DAY) * 2 * np.pi
     return {
         "count": np.ones(len(time), np.int64),
         "cents": windows.units(amount, 100),
@@ -114,7 +115,7 @@ def _begins(table: dict[str, NDArray[Any]], is_new: NDArray[np.bool_]) -> NDArra
     """Return the rows at which an account begins, or returns after it was forgotten."""
     is_other_account = np.diff(table["account"], prepend=0) != 0
     is_other_account[:1] = True
-    away = np.diff(table["time"], prepend=0) > detector.microseconds(FORGET_DAYS * _DAY)
+    away = np.diff(table["time"], prepend=0) > microseconds(FORGET_DAYS * _DAY)
     begins: NDArray[np.bool_] = is_other_account | (away & is_new)
     return begins
 
@@ -147,7 +148,7 @@ def _features(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_]) -> dict
             case "value":
                 return table[str(feature.column)]
             case "hour":
-                return time // detector.microseconds(3600) % 24
+                return time // microseconds(3600) % 24
             case "last":
                 return np.where(follows, np.roll(table[str(feature.column)], 1), 0.0)
             case "seconds_since_last":

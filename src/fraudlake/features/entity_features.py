@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from fraudlake.arrays import codes_of, hashes_of
-from fraudlake.detection import ordering
 from fraudlake.features import decided as known
 from fraudlake.features.feature_expressions import FeatureExpressions
 from fraudlake.features.feature_figures import MOST_DISTINCT, Figure
 from fraudlake.features.feature_plan import HASH_OF, Measure, Plan, plans
 from fraudlake.features.feature_rows import Rows, Verdicts
+from fraudlake.keyed import ordering
 from fraudlake.statistics.tiles import KEY, NEUTRAL, Line, Merged
 
 if TYPE_CHECKING:

@@ -13,13 +13,14 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.arrays import to_bytes
-from fraudlake.detection import buckets, detector, ordering
-from fraudlake.detection.rule_entity import Entity
 from fraudlake.entity import ACCOUNT
 from fraudlake.features import account_features, decided, entity_features, feature_plan
 from fraudlake.features.feature_expressions import FeatureExpressions
 from fraudlake.features.feature_plan import HASH_OF, Plan
-from fraudlake.text import durations
+from fraudlake.keyed import buckets, ordering
+from fraudlake.keyed.entity_key import Entity
+from fraudlake.keyed.rows import ROWS
+from fraudlake.times import durations
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,7 +66,7 @@ class FeatureBuckets:
     def from_settings(cls, settings: Settings, extra: Sequence[pa.Field] = ()) -> FeatureBuckets:
         """Return the features of a lake; ``extra`` are further columns of silver to carry along with them."""
         plans = feature_plan.plans(settings)
-        fields = [*detector.ROWS, *extra]
+        fields = [*ROWS, *extra]
         for plan in plans.values():
             names = {field.name for field in fields}
             fields += [field for field in plan.needed if field.name not in names]
@@ -131,7 +132,7 @@ class FeatureBuckets:
             part = computed.select([buckets.NUMBER, *self.plans[entity.name].names])
             return part, {account_features.STATE: memory, **after}
         needed = {field.name for plan in self.plans.values() for field in plan.needed}
-        needed -= {*detector.ROWS.names, *(field.name for field in self.expressions.columns)}
+        needed -= {*ROWS.names, *(field.name for field in self.expressions.columns)}
         computed = computed.drop_columns([name for name in computed.column_names if name in needed])
         is_ordered = len(self.entities) == 1
         computed, after[account_features.STATE] = account_features.compute(memory, computed, is_ordered)

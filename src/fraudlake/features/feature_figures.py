@@ -11,7 +11,7 @@ import pandas as pd
 
 from fraudlake.statistics import histogram, tiles, windows
 from fraudlake.statistics.tiles import NEVER, NOT_YET, Line, Window
-from fraudlake.text import durations
+from fraudlake.times import durations
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from fraudlake.detection import state
 from fraudlake.entity import ACCOUNT, number
 from fraudlake.features import feature_buckets
+from fraudlake.keyed import state_table
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -21,7 +21,7 @@ def by_entity(lake: Lake) -> dict[str, dict[str, int]]:
     names = {number(name): name for name in (ACCOUNT, *lake.settings.entities)}
     keys: dict[str, set[int]] = defaultdict(set)
     counts: dict[str, dict[str, int]] = {}
-    stored = state.read(lake, "score", feature_buckets.TILES, feature_buckets.TILES_ROWS)
+    stored = state_table.read(lake, "score", feature_buckets.TILES, feature_buckets.TILES_ROWS)
     for entity, tiles in feature_buckets.tiles_in(stored):
         name = names.get(entity, f"entity {entity}")
         keys[name].update(tiles["account"].unique().to_pylist())

@@ -15,14 +15,15 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.arrays import to_bytes
-from fraudlake.detection import buckets, detector
 from fraudlake.entity import number
 from fraudlake.feature import EVER
 from fraudlake.features import account_features, decided, entity_features
 from fraudlake.features.feature_buckets import DECIDED, FORGOTTEN, TILES, FeatureBuckets, merge_decided
 from fraudlake.features.feature_expressions import FeatureExpressions
+from fraudlake.keyed import buckets
+from fraudlake.keyed.rows import ROWS
 from fraudlake.silver import transactions
-from fraudlake.text import durations
+from fraudlake.times import durations
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,14 +101,14 @@ def compute_table(
     account = pc.rank(named.dictionary, "ascending").to_numpy().astype(np.int64)[named.indices.to_numpy()]
     time = silver["timestamp"].cast(pa.int64())
     rows = silver.append_column("account", pa.array(account)).append_column("time", time)
-    rows = rows.select([*detector.ROWS.names, *(field.name for field in extra)])
+    rows = rows.select([*ROWS.names, *(field.name for field in extra)])
     order = np.argsort(account, kind="stable")
     begins = np.flatnonzero(np.diff(account[order], prepend=0) != 0)
     # Parts are whole accounts. ``select`` runs on each part at once, since the text of all rows would fill the memory.
     cuts = begins[np.unique(np.searchsorted(begins, np.arange(0, len(order), _PART_ROWS), "right") - 1)]
     parts = []
     for begin, end in zip(cuts, np.append(cuts, len(order))[1:], strict=True):
-        part = rows.take(pa.array(order[begin:end])).cast(pa.schema([*detector.ROWS, *extra]))
+        part = rows.take(pa.array(order[begin:end])).cast(pa.schema([*ROWS, *extra]))
         computed, _ = account_features.compute(account_features.MEMORY.empty_table(), part)
         parts.append(select(expressions.add_to(computed)))
     return pa.concat_tables(parts) if parts else schema.empty_table()
@@ -170,7 +171,7 @@ def compute_stream(silver: DataFrame, settings: Settings, changes: Changes | Non
 
 
 def _supplements(changes: Changes, bucket_count: int) -> DataFrame | None:
-    """Return the input of a change, as :data:`~fraudlake.detection.buckets.SUPPLEMENTS`."""
+    """Return the input of a change, as :data:`~fraudlake.keyed.buckets.SUPPLEMENTS`."""
     frames = [frame for frame in (changes.tiles, changes.verdicts) if frame is not None]
     if changes.forget is not None:
         hashes = changes.forget.select(F.xxhash64("account_id").alias("account"))

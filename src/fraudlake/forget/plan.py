@@ -16,8 +16,8 @@ from fraudlake.forget import attachments, audit, own_files, traces
 from fraudlake.forget.account_rows import BY_ACCOUNT, LANDED, rows_of
 from fraudlake.sources.landing_folder import landing_folder
 from fraudlake.streams import score
-from fraudlake.text import durations
 from fraudlake.text.counts import counted
+from fraudlake.times import durations
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

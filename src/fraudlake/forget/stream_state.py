@@ -10,8 +10,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.detection import detector, entity_rules, live_rules, state
+from fraudlake.detection import detector, entity_rules, live_rules
 from fraudlake.features import account_features, feature_buckets
+from fraudlake.keyed import state_table
+from fraudlake.keyed.rows import ROWS
 from fraudlake.streams import detect, score, stream
 
 if TYPE_CHECKING:
@@ -100,13 +102,13 @@ def _frame(lake: Lake, accounts: Sequence[str]) -> DataFrame:
 
 def tables_of(lake: Lake) -> Iterator[tuple[str, str, pa.Table]]:
     """Return the tables of the state of all streams, with the step and the name of each."""
-    yield "detect", "open flags", state.read(lake, "detect", entity_rules.OPEN_FLAGS, detector.FLAGS)
-    yield "detect", "waiting", state.read(lake, "detect", "waiting", detector.ROWS)
-    for row in state.read(lake, "detect", "rules", live_rules.STATE).to_pylist():
+    yield "detect", "open flags", state_table.read(lake, "detect", entity_rules.OPEN_FLAGS, detector.FLAGS)
+    yield "detect", "waiting", state_table.read(lake, "detect", "waiting", ROWS)
+    for row in state_table.read(lake, "detect", "rules", live_rules.STATE).to_pylist():
         yield "detect", f"rule {row['rule']}", pa.ipc.open_stream(row["rows"]).read_all()
-    yield "score", "memory", state.read(lake, "score", account_features.STATE, account_features.MEMORY)
+    yield "score", "memory", state_table.read(lake, "score", account_features.STATE, account_features.MEMORY)
     named = pa.schema([("account_id", pa.string())])
-    yield "score", "verdicts", state.read(lake, "score", feature_buckets.DECIDED, named).select(named.names)
-    stored = state.read(lake, "score", feature_buckets.TILES, feature_buckets.TILES_ROWS)
+    yield "score", "verdicts", state_table.read(lake, "score", feature_buckets.DECIDED, named).select(named.names)
+    stored = state_table.read(lake, "score", feature_buckets.TILES, feature_buckets.TILES_ROWS)
     for part, keys in feature_buckets.hashes_in(stored):
         yield "score", f"tiles of {part}", keys

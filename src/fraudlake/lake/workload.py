@@ -16,7 +16,7 @@ from fraudlake.gold.aggregate import by_sources
 
 if TYPE_CHECKING:
     from fraudlake.gold.aggregate import GroupAggregate
-    from fraudlake.lake.local import LocalLake
+    from fraudlake.lake.lake import Lake
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _ROW_BYTES = 20
@@ -30,13 +30,13 @@ Processor time without and with it: `refine` 35 and 43 s for 1,000,000 rows, 55 
 """
 
 
-def is_brief(lake: LocalLake, steps: Collection[str]) -> bool:
+def is_brief(lake: Lake, steps: Collection[str]) -> bool:
     """Return whether the streams of some steps have too few rows to read for Java's second compiler to pay off."""
     limit = min((_BRIEF_STEPS.get(step, _BRIEF) for step in steps), default=_BRIEF)
     return unread_rows(lake, steps) <= limit
 
 
-def unread_rows(lake: LocalLake, steps: Collection[str]) -> float:
+def unread_rows(lake: Lake, steps: Collection[str]) -> float:
     """Estimate how many rows the streams of some steps have to read, without Spark; infinite if that is unknown.
 
     A stream counts as having read all rows that were in bronze when its latest micro-batch began. A new stream reads
@@ -56,7 +56,7 @@ def unread_rows(lake: LocalLake, steps: Collection[str]) -> float:
     return landed + sum(commit.rows or 0 for commit in commits if commit.at >= first)
 
 
-def _followed_since(lake: LocalLake, first: GroupAggregate, *others: GroupAggregate) -> datetime:
+def _followed_since(lake: Lake, first: GroupAggregate, *others: GroupAggregate) -> datetime:
     """Return when a stream's latest micro-batch began; a time before all rows if one of its aggregates is new."""
     checkpoint = lake.checkpoint(first.step)
     has_all = {aggregate.table.name for aggregate in others} <= {*checkpoint.notes.also_writes}

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.detection import buckets
 from fraudlake.features import account_features, entity_features, lake_features
+from fraudlake.keyed import buckets
 from fraudlake.model.classifier import Trees, single
 from fraudlake.silver import verdicts
 from fraudlake.text import sql_text
-from fraudlake.text.durations import microseconds
+from fraudlake.times.durations import microseconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

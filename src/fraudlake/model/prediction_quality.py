@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.bronze import literals
 from fraudlake.model.metrics import Budget, LabelledScores, measure_all
+from fraudlake.times import literals
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -20,8 +20,9 @@ from fraudlake.detection import rule_table
 from fraudlake.model import history, rule_candidates, rule_choice, training
 from fraudlake.model.account_days import AccountDays
 from fraudlake.model.search import TooLittleError
-from fraudlake.text import durations, toml_file
+from fraudlake.text import toml_file
 from fraudlake.text.sql_text import value
+from fraudlake.times import durations
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

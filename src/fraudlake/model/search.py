@@ -17,7 +17,7 @@ from fraudlake.errors import FraudlakeError
 from fraudlake.model import budget, history
 from fraudlake.model.classifier import Classifier, Encoding, Logistic, Trees
 from fraudlake.model.metrics import LabelledScores, area_under_pr
-from fraudlake.text.durations import microseconds
+from fraudlake.times.durations import microseconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

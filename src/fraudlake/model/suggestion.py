@@ -19,7 +19,8 @@ from fraudlake.features import account_features, entity_features
 from fraudlake.model import history, search, training
 from fraudlake.model.metrics import area_under_pr
 from fraudlake.settings.features import DeclaredFeature, expressions_of
-from fraudlake.text import durations, toml_file
+from fraudlake.text import toml_file
+from fraudlake.times import durations
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.approvals import gate
-from fraudlake.bronze import literals
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake.commit import row_changes
 from fraudlake.model import budget, drift, feedback, figures, history, kinds, promotion, search
@@ -33,8 +32,9 @@ from fraudlake.model.registry import (
 )
 from fraudlake.model.store import has_models
 from fraudlake.silver import verdicts
-from fraudlake.text import durations, sql_text
+from fraudlake.text import sql_text
 from fraudlake.text.counts import counted
+from fraudlake.times import durations, literals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

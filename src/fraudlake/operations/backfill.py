@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.bronze import literals
 from fraudlake.errors import UsageError
 from fraudlake.features import lake_features
 from fraudlake.model import prediction_quality, predictions
 from fraudlake.model.registry import Registry
 from fraudlake.streams.prediction_figures import measure
+from fraudlake.times import literals
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.bronze import literals
 from fraudlake.detection import alerts as silver_alerts
 from fraudlake.detection import backtest, detector_stream, history, rule_table, suppression
 from fraudlake.errors import FraudlakeError, UsageError
@@ -37,6 +36,7 @@ from fraudlake.rules.columns import query_columns
 from fraudlake.silver import duplicates
 from fraudlake.silver import transactions as silver
 from fraudlake.streams import cases, groups, lanes, score
+from fraudlake.times import literals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

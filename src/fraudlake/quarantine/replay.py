@@ -22,7 +22,6 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.bronze import epochs
 from fraudlake.errors import FraudlakeError, UsageError, first_line
 from fraudlake.lake import json_file
 from fraudlake.lake.appender import Appender
@@ -31,6 +30,7 @@ from fraudlake.lake.rows import has_rows
 from fraudlake.quarantine.show import broken, raw_columns, require_known
 from fraudlake.rates.base_amount import with_base_amount
 from fraudlake.silver import duplicates, quality_rules, transactions
+from fraudlake.times import epochs
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.bronze import literals
+from fraudlake.times import literals
 from fraudlake.values import BASE_AMOUNT
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from fraudlake.rules.kinds.pattern import PatternRule
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.text import sql_text
-from fraudlake.text.durations import microseconds
+from fraudlake.times.durations import microseconds
 from fraudlake.values import BASE_AMOUNT
 from fraudlake_patterns import sql
 

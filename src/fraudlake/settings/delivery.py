@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, SecretStr, model_validator
 
-from fraudlake.text.durations import Duration
+from fraudlake.times.durations import Duration
 from fraudlake.values import SECRET, TOPIC, Topic
 
 

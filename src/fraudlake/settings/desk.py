@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-from fraudlake.text.durations import Duration
+from fraudlake.times.durations import Duration
 
 
 def _origin(text: str) -> str:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from fraudlake.rules.kinds import Rule
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
-from fraudlake.text.durations import Duration
+from fraudlake.times.durations import Duration
 from fraudlake.values import from_json
 
 _FIRST_RULE = SmallThenLargeRule(

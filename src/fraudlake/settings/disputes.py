@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_settings import NoDecode
 
-from fraudlake.text.durations import Duration
+from fraudlake.times.durations import Duration
 from fraudlake.values import from_json
 
 IDS = ("transaction_id", "alert_id", "case_id")

@@ -23,7 +23,8 @@ from fraudlake import tables
 from fraudlake.entity import ACCOUNT
 from fraudlake.errors import UsageError, reason_of
 from fraudlake.feature import EVER, OWN, PLACEHOLDER, Feature
-from fraudlake.text import durations, toml_file
+from fraudlake.text import toml_file
+from fraudlake.times import durations
 from fraudlake.values import from_json
 
 _MOST_TILES = 20_000

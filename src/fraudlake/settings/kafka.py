@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
 
-from fraudlake.text.durations import Duration
+from fraudlake.times.durations import Duration
 from fraudlake.values import MOST_INT, MOST_LONG, SECRET, TOPIC, Topic, flattened
 
 _SET_BY_SPARK = {"auto.offset.reset", "enable.auto.commit", "interceptor.classes"}

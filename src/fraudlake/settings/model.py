@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from fraudlake.text.durations import Duration
+from fraudlake.times.durations import Duration
 from fraudlake.values import Threshold
 
 

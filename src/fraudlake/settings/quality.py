@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-from fraudlake.text.durations import Duration
+from fraudlake.times.durations import Duration
 from fraudlake.values import Day
 
 MAY_WARN = (

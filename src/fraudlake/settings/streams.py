@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from fraudlake.text.durations import Duration
+from fraudlake.times.durations import Duration
 
 _ADDRESS = r"(127(\.\d{1,3}){3}|localhost|\[::1\]):(\d{1,5})"
 

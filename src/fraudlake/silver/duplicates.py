@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from fraudlake.bronze import literals
 from fraudlake.silver import quality_rules
 from fraudlake.silver.transactions import own_id, position, source
+from fraudlake.times import literals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F
 
-from fraudlake.bronze import epochs
+from fraudlake.times import epochs
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -16,7 +16,6 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.bronze.calendar import EPOCH, MICROSECOND
 from fraudlake.delivery import event, secrets
 from fraudlake.delivery.destinations import DESTINATIONS
 from fraudlake.delivery.sink import Outcome, Sink
@@ -25,6 +24,7 @@ from fraudlake.lake import json_file, merge
 from fraudlake.lake.appender import Appender
 from fraudlake.streams.stream import Stream
 from fraudlake.text.sql_text import literal
+from fraudlake.times.calendar import EPOCH, MICROSECOND
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from fraudlake import tables
 from fraudlake.detection import (
     alerts,
-    buckets,
     detector_stream,
     output,
     rule_table,
@@ -26,7 +25,8 @@ from fraudlake.detection import (
     warm_start,
 )
 from fraudlake.detection.evaluator import Evaluator
-from fraudlake.detection.rule_entity import THE_ACCOUNT, Entity
+from fraudlake.keyed import buckets
+from fraudlake.keyed.entity_key import THE_ACCOUNT, Entity
 from fraudlake.lake import conflict
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.missing_version import of_version

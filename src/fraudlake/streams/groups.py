@@ -21,7 +21,7 @@ from fraudlake.lake.rows import persisted_batch
 from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.streams import cases, refresh
 from fraudlake.streams.stream import Stream
-from fraudlake.text import durations
+from fraudlake.times import durations
 from fraudlake.values import summed_amount
 
 if TYPE_CHECKING:

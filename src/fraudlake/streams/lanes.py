@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.bronze import literals
 from fraudlake.detection import rule_table
 from fraudlake.entity import ACCOUNT
 from fraudlake.gold import lane_agreement
@@ -19,6 +18,7 @@ from fraudlake.rules.kinds.threshold import ThresholdRule
 from fraudlake.streams import refresh
 from fraudlake.streams.stream import Stream
 from fraudlake.streams.watermark import watermark
+from fraudlake.times import literals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

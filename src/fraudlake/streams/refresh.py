@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.bronze import literals
 from fraudlake.lake import machine_clock
 from fraudlake.lake.rows import persisted
 from fraudlake.text.sql_text import one_of
+from fraudlake.times import literals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -15,13 +15,13 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.bronze import literals
 from fraudlake.detection import rule_table, suppression
 from fraudlake.lake.appender import Appender
 from fraudlake.lake.missing_version import of_version
 from fraudlake.model import alerts, published
 from fraudlake.streams import rule_notes
 from fraudlake.streams.stream import OutdatedError
+from fraudlake.times import literals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fraudlake import tables
-from fraudlake.bronze.calendar import MICROSECOND
+from fraudlake.times.calendar import MICROSECOND
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

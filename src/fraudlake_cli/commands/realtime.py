@@ -10,7 +10,7 @@ import click
 from pydantic import TypeAdapter, ValidationError
 
 from fraudlake.errors import MissingLakeError, UsageError
-from fraudlake.text.durations import Duration
+from fraudlake.times.durations import Duration
 from fraudlake_cli.app import QUALITY, App, cli, options
 from fraudlake_cli.output.progress import console
 

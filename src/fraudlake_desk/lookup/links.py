@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fraudlake import tables
-from fraudlake.entity import key_text
+from fraudlake.keyed.entity_key import key_text
 from fraudlake.text import sql_text
 from fraudlake.text.sql_text import one_of
 from fraudlake_desk.lookup import history

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from fraudlake.review import event_log, items
 from fraudlake.review.window import Window
-from fraudlake.text import durations
+from fraudlake.times import durations
 from fraudlake_desk.queue import people
 from fraudlake_desk.web.errors import PageError
 from fraudlake_desk.web.queue_page import day_of

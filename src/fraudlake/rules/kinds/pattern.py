@@ -15,7 +15,7 @@ from fraudlake.rules import rule_lists
 from fraudlake.rules.any_rule import AnyRule
 from fraudlake.rules.compiled_rule import EVIDENCE_ROWS, Alert, Evaluation, shown
 from fraudlake.text import sql_text
-from fraudlake.text.durations import Duration
+from fraudlake.times.durations import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

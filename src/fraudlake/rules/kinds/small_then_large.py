@@ -16,7 +16,7 @@ from fraudlake.entity import NO_ENTITIES, Entities
 from fraudlake.errors import UsageError
 from fraudlake.rules import rule_lists
 from fraudlake.rules.any_rule import AnyRule
-from fraudlake.text.durations import Duration, microseconds
+from fraudlake.times.durations import Duration, microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

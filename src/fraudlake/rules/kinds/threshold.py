@@ -13,7 +13,7 @@ from fraudlake.errors import UsageError
 from fraudlake.rules import rule_lists
 from fraudlake.rules.any_rule import AnyRule
 from fraudlake.rules.compiled_rule import Alert, Evaluation
-from fraudlake.text.durations import Window, microseconds
+from fraudlake.times.durations import Window, microseconds
 from fraudlake.values import BASE_AMOUNT
 
 if TYPE_CHECKING:

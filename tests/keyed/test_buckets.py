@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from fraudlake.detection import buckets
-from fraudlake.detection.buckets import ACCOUNT, Key
+from fraudlake.keyed import buckets
+from fraudlake.keyed.buckets import ACCOUNT, Key
 
 SCHEMA = pa.schema(
     [("account", pa.int64()), ("source", pa.dictionary(pa.int32(), pa.string())), ("position", pa.int64())]

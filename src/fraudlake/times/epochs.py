@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fraudlake.bronze import calendar
+from fraudlake.times import calendar
 
 # The data of Flink's tutorial begins a second after 1970 began. In nanoseconds, that number is 2001 in seconds.
 _FIRST = 1_009_843_200

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fraudlake.bronze.calendar import EPOCH, MICROSECOND
+from fraudlake.times.calendar import EPOCH, MICROSECOND
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
