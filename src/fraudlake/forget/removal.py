@@ -8,6 +8,7 @@ So each landed row is still in bronze once, and in silver or quarantine once. Fa
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import shutil
 from collections.abc import Sequence
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from fraudlake.approvals.request import Request
     from fraudlake.lake import Lake
 
+_LOG = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Result(Plan):
@@ -51,6 +54,7 @@ def forget(lake: Lake, accounts: Sequence[str], reason: str | None = None) -> Re
     """
     log = audit.read(lake)
     if gate.keys(lake.store) > 1 and not all(map(log.is_unfinished, accounts)):
+        _require_idle(lake)
         plan(lake, accounts)
         proposal = Proposal(
             "forget",
@@ -90,9 +94,11 @@ def _carry_out(lake: Lake, request: Request) -> None:
     if _state(lake, request) != request.after:
         asked = copy.copy(lake)
         asked.settings = lake.settings.model_copy(update=request.arguments.get("folders", {}))
-        traces = _forget(asked, request.arguments["accounts"]).traces
-        if traces:
-            raise FraudlakeError(f"a trace is left in {traces[0]}: 'fraudlake forget ACCOUNT --yes' lists all")
+        result = _forget(asked, request.arguments["accounts"])
+        for sentence in result.stays:
+            _LOG.warning("not removed: %s", sentence)
+        if result.traces:
+            raise FraudlakeError(f"a trace is left in {result.traces[0]}: 'fraudlake forget ACCOUNT --yes' lists all")
 
 
 EFFECT = Effect(_state, _carry_out)
