@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-import fraudlake
 from fraudlake.errors import UsageError
 from fraudlake_cli.app import App, cli, options
 from fraudlake_cli.output.progress import console, output
@@ -19,7 +18,7 @@ from fraudlake_cli.output.progress import console, output
 if TYPE_CHECKING:
     from examples.catalogue import Example
 
-_CLONE = Path(fraudlake.__file__).parents[2]
+_CLONE = Path(__file__).parents[3]
 
 
 @cli.command(example="fraudlake example word_count")
