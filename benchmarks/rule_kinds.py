@@ -101,7 +101,7 @@ def limit_of(aggregate: str, parquet: Path) -> int:
     table = pq.read_table(parquet, columns=["accountId", "dt", "amount"])
     table = table.rename_columns(["account_id", "timestamp", "amount"])
     ordered = rows.sort(table, "timestamp", [Column("account_id", STRING)], [], ["timestamp", "amount"])
-    spans = windows.of_duration(ordered.columns["timestamp"].values, ordered.starts, WINDOW // MICROSECOND)
+    spans = windows.duration_spans(ordered.columns["timestamp"].values, ordered.starts, WINDOW // MICROSECOND)
     return round(float(np.quantile(windows.aggregate(aggregate, ordered.columns["amount"], spans), 1 - RAISED)))
 
 

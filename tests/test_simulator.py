@@ -83,7 +83,7 @@ def test_further_columns_fit_the_setting_that_is_printed() -> None:
     rows = first(150_000, further)
 
     assert pa.Table.from_batches(islice(batches(further, 30_000), 5)).equals(rows)
-    declared = contract.of(Settings(**tomllib.loads(DECLARATION)).columns)
+    declared = contract.make(Settings(**tomllib.loads(DECLARATION)).columns)
     fitted = pa.table(contract.fit(rows.combine_chunks().to_batches()[0], contract=declared))
     assert fitted["_rescued_data"].null_count == fitted["_misfits"].null_count == len(rows)
     assert fitted["merchant_id"].equals(rows["merchantId"])

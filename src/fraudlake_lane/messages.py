@@ -33,7 +33,7 @@ def require_flinks(settings: Settings) -> None:
     Raises:
         UsageError: the settings declare such a payload.
     """
-    if not contract.of({}, settings.payload).is_flinks:
+    if not contract.make({}, settings.payload).is_flinks:
         raise UsageError(
             "realtime reads only Flink's own dt, accountId, amount and alert, and [payload] names other fields: rename "
             "them in the topic that it reads, or let 'fraudlake detect' raise the alerts"
@@ -65,7 +65,7 @@ def bronze(kafka: DataFrame, settings: Settings) -> DataFrame:
         not fit is null; ``_misfits`` names such declared columns, and the likely unit of the time. All fields of a
         message that is not JSON are null.
     """
-    fields = contract.of(settings.columns).fields
+    fields = contract.make(settings.columns).fields
     text = F.col("value").cast("string")
     rows = kafka.select("*", _parsed(text, {"ts": "TIMESTAMP"} | {field.name: field.type for field in fields}))
     if settings.columns:

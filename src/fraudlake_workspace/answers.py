@@ -90,7 +90,7 @@ def _field(text: str) -> tuple[str, pa.DataType]:
     return name.strip().strip("`"), type_of(type_.removesuffix(" NOT NULL"))
 
 
-def of_links(links: Iterable[ExternalLink], columns: pa.Schema) -> pa.Table:
+def fetch_links(links: Iterable[ExternalLink], columns: pa.Schema) -> pa.Table:
     """Download the Arrow streams of links, and return their rows in the types of the columns.
 
     Raises:
@@ -124,7 +124,7 @@ def _typed(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | pa.
     return pa.array([_value(one, type_) for one in column.to_pylist()], type_) if is_json else column.cast(type_)
 
 
-def of_texts(rows: Sequence[Sequence[str | None]], columns: pa.Schema) -> pa.Table:
+def parse_texts(rows: Sequence[Sequence[str | None]], columns: pa.Schema) -> pa.Table:
     """Return rows of text in the types of the columns."""
     made = [
         pa.array([_value(row[place], field.type) for row in rows], field.type) for place, field in enumerate(columns)

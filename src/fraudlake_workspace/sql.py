@@ -76,9 +76,9 @@ class Sql:
             if "disposition" not in str(error).lower():
                 raise
             answer = self._answer(statement, {}, Disposition.INLINE)
-            return answers.of_texts(self._rows(answer), answers.schema(answer.manifest))
+            return answers.parse_texts(self._rows(answer), answers.schema(answer.manifest))
         links = (link for part in self._parts(answer) for link in part.external_links or ())
-        return answers.of_links(links, answers.schema(answer.manifest))
+        return answers.fetch_links(links, answers.schema(answer.manifest))
 
     def _answer(self, statement: str, parameters: Mapping[str, str], disposition: Disposition) -> StatementResponse:
         api = self.client.statement_execution

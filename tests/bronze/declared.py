@@ -5,7 +5,7 @@ from __future__ import annotations
 from fraudlake.bronze import contract
 from fraudlake.settings import Settings
 
-DECLARED = contract.of(
+DECLARED = contract.make(
     Settings(
         columns={
             "merchant": {"from": "merchantId", "type": "string"},

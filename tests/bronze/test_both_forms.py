@@ -12,7 +12,7 @@ import pytest
 from fraudlake.bronze import contract, messages
 from fraudlake.settings import Settings
 
-CONTRACT = contract.of(
+CONTRACT = contract.make(
     Settings(columns={"shop": "string", "terminal": "bigint", "score": "double", "chip": "boolean"}).columns
 )
 SECONDS = 1_772_841_601  # seconds since 1970, in March 2026

@@ -52,7 +52,7 @@ def fast(spark: Any, values: list[bytes | None], settings: Settings) -> list[dic
 
 
 def parsed(value: bytes | None, settings: Settings) -> dict[str, Any]:
-    fields = contract.of(settings.columns)
+    fields = contract.make(settings.columns)
     row = dict(zip(exact.columns_of(fields), exact.parse(value, fields), strict=True))
     return row | {"dt": None if row["dt"] is None else row["dt"] / 1e6}
 

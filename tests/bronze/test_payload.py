@@ -17,7 +17,7 @@ from fraudlake.settings import Settings
 
 def declared(payload: dict[str, Any], columns: dict[str, Any] | None = None) -> Contract:
     given = Settings(payload=payload, columns=columns or {})  # type: ignore[arg-type]
-    return contract.of(given.columns, given.payload)
+    return contract.make(given.columns, given.payload)
 
 
 CARDS = declared(

@@ -19,7 +19,7 @@ from fraudlake.settings import Settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "ingestion.md"
 COLUMNS = ("string", "double", "bigint", "boolean", "timestamp")
-CONTRACT = contract.of(Settings(columns={f"as_{name}": {"type": name} for name in COLUMNS}).columns)
+CONTRACT = contract.make(Settings(columns={f"as_{name}": {"type": name} for name in COLUMNS}).columns)
 OF_FLINK = {"string": "accountId", "double": "amount", "boolean": "alert", "timestamp": "dt"}
 ID = UUID("fb82dbd2-f0f6-464a-bcf2-82b870088e4f")
 SECOND = datetime(2026, 3, 7, 12, 0, 1, tzinfo=UTC)

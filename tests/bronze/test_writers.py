@@ -14,7 +14,7 @@ from fraudlake.settings import Settings
 
 WRITERS = Path(__file__).parents[2] / "fixtures" / "writers"
 ANSWERS = json.loads((WRITERS / "answers.json").read_text())
-TERMINALS = contract.of(Settings(columns={"small": "bigint", "terminal": "string"}).columns)
+TERMINALS = contract.make(Settings(columns={"small": "bigint", "terminal": "string"}).columns)
 
 
 def read(name: str, declared: contract.Contract = contract.FLINKS) -> list[dict[str, Any]]:

@@ -54,7 +54,7 @@ def test_a_lake_of_several_currencies_has_them_in_the_column_of_its_setting() ->
     by_name = Settings.model_validate({"columns": declared})
     by_setting = Settings.model_validate({"columns": declared, "currency": {"column": "code", "base": "EUR"}})
     assert (money.currencies(by_name, [row]), money.currencies(by_setting, [row])) == (["USD"], ["GBP"])
-    assert (money.of_sums(by_name, ["USD"]), money.of_sums(by_setting, ["GBP"])) == (["USD"], ("EUR",))
+    assert (money.sum_currencies(by_name, ["USD"]), money.sum_currencies(by_setting, ["GBP"])) == (["USD"], ("EUR",))
 
 
 def test_items_of_the_queue_have_the_currencies_of_their_payments(store: LocalStore) -> None:

@@ -210,4 +210,4 @@ def test_a_column_is_in_the_tables_of_the_lake_and_read_from_the_payload(tmp_pat
     lake = open_lake(settings.load(EXTENDED / "fraudlake.toml", lake=tmp_path / "lake"))
     for table in (tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE):
         assert "merchant_id" in lake.store.rows(table).column_names
-    assert contract.of(lake.settings.columns).fields[-1][:3] == ("merchant_id", "merchantId", "STRING")
+    assert contract.make(lake.settings.columns).fields[-1][:3] == ("merchant_id", "merchantId", "STRING")

@@ -192,7 +192,7 @@ def test_a_text_becomes_the_share_of_fraud_of_its_value_and_what_is_unseen_the_m
     fraud = np.array([1.0] * 300 + [0.0] * 700 + [0.0] * 1000)
     encoding = Encoding.fit(["FR", "DE", "ES"], np.array([0] * 1000 + [1] * 1000), fraud, np.ones(2000))
     assert encoding == Encoding({"FR": 315 / 1100, "DE": 15 / 1100}, 0.15, 0.15)
-    assert [encoding.of(text) for text in ("FR", "ES", None)] == [315 / 1100, 0.15, 0.15]
+    assert [encoding.encode(text) for text in ("FR", "ES", None)] == [315 / 1100, 0.15, 0.15]
     assert Encoding.fit([None, "FR"], np.array([0, 1]), np.array([1.0, 0.0]), np.ones(2)).missing == 51 / 101
 
 

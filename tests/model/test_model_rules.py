@@ -57,7 +57,7 @@ def score_new(lake: Any) -> None:
 
 def evaluate(lake: Any, **status: str) -> None:
     """Have these rules of the kind evaluated, and no other."""
-    others = [(version.rule, "live") for version in rule_table.read(lake).of_source("transactions").live]
+    others = [(version.rule, "live") for version in rule_table.read(lake).select_source("transactions").live]
     known = {"likely": LIKELY, "few": FEW}
     wanted = [(RULE.validate_python(known[name]), one) for name, one in status.items()]
     rule_table.apply(lake, [*others, *wanted], "ann", None)

@@ -115,7 +115,7 @@ def given(*rows: tuple[date, str, float]) -> pa.Table:
 def counting(store: LocalStore) -> list[tuple[date, str, float]]:
     """The rates that count."""
     codes = [row["currency"] for row in rate_table.summary(store)]
-    rows = [row for code in codes for row in rate_table.of_currency(store, code) if row["nth"] == 1]
+    rows = [row for code in codes for row in rate_table.read_currency(store, code) if row["nth"] == 1]
     return sorted((row["date"], row["currency"], row["rate"]) for row in rows)
 
 
@@ -143,7 +143,7 @@ def test_another_rate_of_a_day_is_refused_unless_it_is_a_correction(store: Local
 
     assert rate_table.load(store, other, "b.csv", "bob", is_correction=True) == rate_table.Loaded(1, 2, 0)
     assert counting(store) == [(MONDAY, "GBP", 11.7), (MONDAY, "USD", 9.2), (TUESDAY, "USD", 0.93)]
-    shown = [(row["rate"], row["source"], row["author"], row["nth"]) for row in rate_table.of_currency(store, "GBP")]
+    shown = [(row["rate"], row["source"], row["author"], row["nth"]) for row in rate_table.read_currency(store, "GBP")]
     assert shown == [(11.7, "b.csv", "bob", 1), (1.17, "a.csv", "ann", 2)]
 
 

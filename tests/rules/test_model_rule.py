@@ -40,8 +40,8 @@ def test_it_is_by_account() -> None:
 def test_score_evaluates_it_and_neither_the_detector_nor_the_fast_lane_does() -> None:
     settings = Settings(rules=[*Settings().rules, rule()])
     known = RuleSet.of(settings.rules)
-    assert [version.rule for version in known.of_source("predictions").live] == [rule()]
-    assert [version.rule.name for version in known.of_source("transactions").live] == ["small_then_large"]
+    assert [version.rule for version in known.select_source("predictions").live] == [rule()]
+    assert [version.rule.name for version in known.select_source("transactions").live] == ["small_then_large"]
     with pytest.raises(UsageError, match="scored: a rule of the kind model looks at predictions"):
         Evaluator.of(settings, known.versions)
     chosen = lane.choose([(one, "live", 1) for one in settings.rules])

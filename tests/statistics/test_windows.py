@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fraudlake.arrays import Vector
-from fraudlake.statistics.windows import Spans, aggregate, deviations, distinct, of_duration, of_rows, quantile
+from fraudlake.statistics.windows import Spans, aggregate, deviations, distinct, duration_spans, quantile, row_spans
 
 STARTS = np.array([0, 1, 40, 40, 100])
 FUNCTIONS = ("count", "sum", "mean", "min", "max", "distinct")
@@ -33,7 +33,7 @@ def expected(function: str, values: list[float]) -> float:
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_windows_of_a_duration_hold_its_edge_and_rows_of_the_same_time(function: str) -> None:
     times, column = drawn()
-    totals = aggregate(function, column, of_duration(times, STARTS, 10))
+    totals = aggregate(function, column, duration_spans(times, STARTS, 10))
     for start, stop in pairwise(STARTS):
         for row in range(start, stop):
             window = [other for other in range(start, stop) if times[row] - 10 <= times[other] <= times[row]]
@@ -45,7 +45,7 @@ def test_windows_of_a_duration_hold_its_edge_and_rows_of_the_same_time(function:
 @pytest.mark.parametrize("count", [1, 3, 8])
 def test_windows_of_rows_end_with_the_row(function: str, count: int) -> None:
     _, column = drawn()
-    totals = aggregate(function, column, of_rows(STARTS, count))
+    totals = aggregate(function, column, row_spans(STARTS, count))
     for start, stop in pairwise(STARTS):
         for row in range(start, stop):
             window = range(max(start, row - count + 1), row + 1)
@@ -55,7 +55,7 @@ def test_windows_of_rows_end_with_the_row(function: str, count: int) -> None:
 
 def test_a_sum_of_cents_is_that_of_its_window_alone() -> None:
     column = Vector(np.array([1e9, 0.1, 0.2, 0.3]))
-    assert aggregate("sum", column, of_rows(np.array([0, 4]), 2))[-1] == 0.5
+    assert aggregate("sum", column, row_spans(np.array([0, 4]), 2))[-1] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_deviations_are_right_to_a_double(amounts: Callable[[np.random.Generator
 
 def test_a_deviation_beyond_a_double_is_infinite_and_other_windows_do_not_see_it() -> None:
     values = np.array([1e300, -1e300, 1.0, 3.0])
-    _, deviation = deviations(values, np.ones(4, bool), of_rows(np.array([0, 4]), 2))
+    _, deviation = deviations(values, np.ones(4, bool), row_spans(np.array([0, 4]), 2))
     assert deviation[1:].tolist() == [float("inf"), float("inf"), pytest.approx(math.sqrt(2))]
 
 
@@ -132,7 +132,7 @@ def test_infinities_and_what_is_no_number_count_in_their_own_windows_alone(funct
         7.0,
         8.0,
     ]
-    spans = of_rows(np.array([0, len(values)]), 2)
+    spans = row_spans(np.array([0, len(values)]), 2)
     totals = aggregate(function, Vector(np.array(values)), spans)
     windows = [values[max(0, row - 1) : row + 1] for row in range(len(values))]
     np.testing.assert_equal(totals, [expected(function, window) for window in windows])

@@ -164,7 +164,7 @@ def test_a_storage_that_cannot_be_reached_is_a_line_without_its_link() -> None:
         host = f"127.0.0.1:{closed.getsockname()[1]}"
         link = ExternalLink(external_link=f"http://{host}/rows?signature=secret")
         with pytest.raises(FraudlakeError, match=f"^{host}, which has the answer, cannot be reached: let the network"):
-            answers.of_links([link], pa.schema([("one", pa.int64())]))
+            answers.fetch_links([link], pa.schema([("one", pa.int64())]))
 
 
 def test_a_table_that_is_not_there_has_no_rows(store: WarehouseStore, warehouse: Warehouse) -> None:

@@ -73,7 +73,7 @@ class Contract:
         return self.own[0] == _OWN[0]
 
 
-def of(
+def make(
     columns: Mapping[str, DeclaredColumn],
     payload: Mapping[str, PayloadField] | None = None,
     largest_value: int = LARGEST_VALUE,
@@ -85,16 +85,16 @@ def of(
     return Contract(tables.with_declared(tables.BRONZE_TRANSACTIONS, columns), tuple(declared), own, largest_value)
 
 
-def of_settings(settings: Settings) -> Contract:
+def from_settings(settings: Settings) -> Contract:
     """Return the contract of a lake with these settings, which also limit the size of a value."""
-    return of(settings.columns, settings.payload, size_in_bytes(settings.max_value_size))
+    return make(settings.columns, settings.payload, size_in_bytes(settings.max_value_size))
 
 
 def _own(field: Field, payload_field: PayloadField) -> Field:
-    return field._replace(name=payload_field.field, form=forms.of(payload_field))
+    return field._replace(name=payload_field.field, form=forms.read_form(payload_field))
 
 
-FLINKS = of({})
+FLINKS = make({})
 """The contract without declared columns."""
 
 
@@ -127,7 +127,7 @@ def fit(batch: pa.RecordBatch, timezone: str = "UTC", contract: Contract = FLINK
         column = pa.nulls(batch.num_rows) if place is None or place.is_blocked else plain(place.value)
         if field.column == "dt":
             marks = _marks(column, field.form)
-        columns[field.column] = forms.of_arrow(column, field.type, field.form, timezone)
+        columns[field.column] = forms.convert(column, field.type, field.form, timezone)
         if place is not None:
             misfit = plain(place.value) if place.is_blocked else _misfit(column, columns[field.column])
             if not place.is_blocked:

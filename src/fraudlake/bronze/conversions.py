@@ -133,7 +133,7 @@ OF_JSON: dict[str, Callable[[Any], Any]] = {
 """Conversion of a JSON value, by the SQL type of its column; None if the value does not fit."""
 
 
-def of_arrow(column: pa.Array, kind: str, timezone: str) -> pa.Array:
+def convert(column: pa.Array, kind: str, timezone: str) -> pa.Array:
     """Turn a plain column into values of a type.
 
     Args:

@@ -45,7 +45,7 @@ class Form(NamedTuple):
     """Texts are times, in this zone if they have no zone themselves."""
 
 
-def of(field: PayloadField) -> Form | None:
+def read_form(field: PayloadField) -> Form | None:
     """Return the form that the settings declare; None if they declare none."""
     zone = field.zone or (None if field.pattern is None else "UTC")
     form = Form(field.unit == "minor", _UNITS.get(field.unit or ""), field.as_iso, zone)
@@ -53,7 +53,7 @@ def of(field: PayloadField) -> Form | None:
 
 
 @lru_cache
-def of_json(kind: str, form: Form | None) -> Callable[[Any], Any]:
+def json_converter(kind: str, form: Form | None) -> Callable[[Any], Any]:
     """Return the conversion of a JSON value to a column's type; it returns None if the value does not fit."""
     plain = conversions.OF_JSON[kind]
     if form is None:
@@ -63,7 +63,7 @@ def of_json(kind: str, form: Form | None) -> Callable[[Any], Any]:
     return partial(_instant, form=form)
 
 
-def of_arrow(column: pa.Array, kind: str, form: Form | None, timezone: str) -> pa.Array:
+def convert(column: pa.Array, kind: str, form: Form | None, timezone: str) -> pa.Array:
     """Turn a plain column into values of a type; those that do not fit are null.
 
     Args:
@@ -77,7 +77,7 @@ def of_arrow(column: pa.Array, kind: str, form: Form | None, timezone: str) -> p
     if form is not None and form.zone is not None and _is_text(column.type):
         texts = conversions.texts(column)
         return _instants_of_texts(texts, form)
-    values = conversions.of_arrow(column, kind, timezone)
+    values = conversions.convert(column, kind, timezone)
     return pc.divide(values, float(_MINOR)) if form is not None and form.minor else values
 
 

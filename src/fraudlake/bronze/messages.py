@@ -170,7 +170,7 @@ def _steps(keys: tuple[str, ...], fields: tuple[Field, ...]) -> tuple[_Step, ...
         name = name_of(field.name, occurrences)
         path = None if name is None else (name,)
         parts = tuple(field.name.split(".")) if name is None and "." in field.name else None
-        steps.append(_Step(field.column, forms.of_json(field.type, field.form), path, parts))
+        steps.append(_Step(field.column, forms.json_converter(field.type, field.form), path, parts))
     return tuple(steps)
 
 

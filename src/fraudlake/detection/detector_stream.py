@@ -49,7 +49,7 @@ def detector_output(
     Returns:
         A stream of alerts and of rows that came too late: :func:`alerts.alerts` and :func:`output.late` select from it.
     """
-    rules = RuleSet.of(settings.rules).of_source("transactions")
+    rules = RuleSet.of(settings.rules).select_source("transactions")
     evaluator = evaluator or Evaluator.of(settings, rules.versions)
     in_event_time = settings.ordering == "event_time"
     if in_event_time:

@@ -63,7 +63,7 @@ def state(lake: Lake) -> State:
     flags = pa.concat_tables([detector.FLAGS.empty_table(), *flags_of.values()], promote_options="default")
     # In event-time order a row waits in the buckets of every entity that has rules.
     waiting = max(waiting_of.values(), key=len, default=ROWS.empty_table())
-    evaluated = rule_table.read(lake).of_source("transactions").evaluated
+    evaluated = rule_table.read(lake).select_source("transactions").evaluated
     rows_by_rule = Counter({one.rule.name: 0 for one in evaluated if one.rule.kind != "small_then_large"})
     rows_of: Counter[int] = Counter()
     bytes_of: Counter[int] = Counter()

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from fraudlake import tables
 from fraudlake.detection import list_entries
-from fraudlake.lake.missing_version import of_version
+from fraudlake.lake.missing_version import compute_at
 from fraudlake.lake.rows import persisted
 from fraudlake.rules.rule_lists import SUPPRESSED, RuleList
 from fraudlake.rules.rule_set import RuleVersion
@@ -85,7 +85,7 @@ def _rows_of(lake: Lake, version: int) -> DataFrame:
         return rows
 
     table = tables.SILVER_LIST_ENTRIES
-    added = of_version(lake, table, version, read)
+    added = compute_at(lake, table, version, read)
     return lake.read(table) if added is None else added
 
 

@@ -130,11 +130,11 @@ def _features(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_]) -> dict
     second = time // 1_000_000
     run = np.cumsum(begins)
     ranks = Ranks(second)
-    rank = ranks.of(run, second)
+    rank = ranks.find(run, second)
     spans = {}
     for size, tiles in _WINDOWS:
         opens = (second // size - tiles + 1) * size
-        spans[size, tiles] = Spans(np.searchsorted(rank, ranks.of(run, opens)), row)
+        spans[size, tiles] = Spans(np.searchsorted(rank, ranks.find(run, opens)), row)
     # The usual value is the mean of all transactions so far with the current one, so an account's first one is usual.
     own = _summands(time, amount)
     so_far = Spans(first, row)

@@ -104,7 +104,7 @@ class Decided:
         self._at = np.unique(time)
         keys = np.unique(account)
         self._ranks = Ranks(np.arange(len(self._at)))
-        self._rank = self._ranks.of(np.searchsorted(keys, account), np.searchsorted(self._at, time))
+        self._rank = self._ranks.find(np.searchsorted(keys, account), np.searchsorted(self._at, time))
         self._key = np.searchsorted(keys, self._account)
         self._is_seen = np.append(keys, 0)[self._key] == self._account if len(keys) else np.zeros(len(order), bool)
         self._is_seen &= self._key < len(keys)
@@ -169,7 +169,7 @@ class Decided:
         """Return the first row of each chosen period, and the first after it."""
         at = chosen & self._is_seen
         numbers = (np.searchsorted(self._at, time[at]) for time in (begin, end))
-        low, high = (np.searchsorted(self._rank, self._ranks.of(self._key[at], number)) for number in numbers)
+        low, high = (np.searchsorted(self._rank, self._ranks.find(self._key[at], number)) for number in numbers)
         return low, np.maximum(low, high)
 
 

@@ -24,7 +24,7 @@ def is_missing(error: PySparkException) -> bool:
     return any(sign in str(error) for sign in _SIGNS)
 
 
-def of_version(lake: Lake, table: Table, version: int, compute: Callable[[DataFrame], Result]) -> Result | None:
+def compute_at(lake: Lake, table: Table, version: int, compute: Callable[[DataFrame], Result]) -> Result | None:
     """Return the result of ``compute`` for the rows of a table's version; None if the version is gone."""
     try:
         return compute(lake.read_version(table, version))

@@ -131,7 +131,7 @@ class Encoding:
         missing = encoded.pop(None, mean)
         return cls({str(text): share for text, share in encoded.items()}, missing, mean)
 
-    def of(self, text: str | None) -> float:
+    def encode(self, text: str | None) -> float:
         """Return the number of a value."""
         return self.missing if text is None else self.values.get(text, self.unseen)
 
@@ -310,7 +310,7 @@ class Classifier:
         """Return the probability of fraud of a frame's rows; ``mlflow.pyfunc`` calls this."""
         frame = frame[list(self.features)].copy()
         for name, encoding in self.encodings.items():
-            frame[name] = [encoding.of(text if isinstance(text, str) else None) for text in frame[name]]
+            frame[name] = [encoding.encode(text if isinstance(text, str) else None) for text in frame[name]]
         return self.probabilities(frame.to_numpy())
 
 

@@ -120,7 +120,7 @@ class Rows:
         matrix = self.features[:, [self.names.index(name) for name in names]]
         for name, encoding in encodings.items():
             at = list(names).index(name)
-            numbers = np.array([encoding.of(text) for text in self.texts[name]], np.float32)
+            numbers = np.array([encoding.encode(text) for text in self.texts[name]], np.float32)
             matrix[:, at] = numbers[matrix[:, at].astype(np.int64)]
         return matrix
 

@@ -101,6 +101,6 @@ def _numbers(column: pa.Array, classifier: Classifier, name: str) -> NDArray[Any
         numbers = column.to_numpy(zero_copy_only=False)
     else:
         encoded = column.dictionary_encode(null_encoding="encode")
-        of_texts = np.array([encoding.of(text) for text in encoded.dictionary.to_pylist()])
+        of_texts = np.array([encoding.encode(text) for text in encoded.dictionary.to_pylist()])
         numbers = of_texts[encoded.indices.to_numpy()]
     return numbers

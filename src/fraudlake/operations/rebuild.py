@@ -192,9 +192,9 @@ def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt
     rules = rule_table.read(lake)
     reaches = {
         version.rule.name: version.rule.compile(columns, lake.settings.entities).look_back
-        for version in rules.of_source("transactions").live
+        for version in rules.select_source("transactions").live
     }
-    reaches |= {version.rule.name: timedelta(0) for version in rules.of_source("predictions").live}
+    reaches |= {version.rule.name: timedelta(0) for version in rules.select_source("predictions").live}
     days = _Days(first, last, reaches)
     _require_rows(lake, days)
     with standstill(lake) if apply else nullcontext():
@@ -241,7 +241,7 @@ def _require_rows(lake: Lake, days: _Days) -> None:
 def _require_caught_up(lake: Lake, rules: RuleSet) -> None:
     steps = [("refine", tables.BRONZE_TRANSACTIONS), ("detect", _SILVER)]
     # The stream raises the alerts of the rows that it has still to score.
-    if rules.of_source("predictions").live and "score" in _scored_by(lake):
+    if rules.select_source("predictions").live and "score" in _scored_by(lake):
         steps.append(("score", _SILVER))
     for step, table in steps:
         if lake.checkpoint(step).is_new or step in lag.unread(lake, table):
@@ -278,10 +278,10 @@ def _computed(lake: Lake, days: _Days, rules: RuleSet) -> Iterator[tuple[dict[Ta
         tasks = backtest.tasks_for(lake, near.count())
         now = _evaluated_before(lake)
         detected = history.detector_output_of_history(
-            near, lake.settings, rules.of_source("transactions").live, tasks, now
+            near, lake.settings, rules.select_source("transactions").live, tasks, now
         )
         raised = silver_alerts.alerts(detected)
-        of_scores = rules.of_source("predictions").live
+        of_scores = rules.select_source("predictions").live
         if of_scores and _scored_by(lake):
             predictions = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(days.hold("date"))
             scored = predictions.join(transactions.select("transaction_id"), on="transaction_id", how="left_semi")

@@ -56,7 +56,7 @@ def environment() -> dict[str, str]:
         "PYTHONUTF8": "1",
         # Spark starts its workers with `python -m`, which looks for modules in the current folder first.
         "PYTHONSAFEPATH": "1",
-        "PYTHONPATH": python_path.of_workers(),
+        "PYTHONPATH": python_path.worker_path(),
         **({} if _is_installed_by_user() else {"PYTHONNOUSERSITE": "1"}),
     }
 

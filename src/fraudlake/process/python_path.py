@@ -34,7 +34,7 @@ def leave_current_folder() -> None:
         del sys.path[0]
 
 
-def of_workers() -> str:
+def worker_path() -> str:
     """Return PYTHONPATH for Spark's workers, without folders whose modules run at Python's start."""
     folders = (folder for folder in _folders() if not _modules(folder, _CUSTOMIZING) or _has_packages(folder))
     return os.pathsep.join(folders)

@@ -136,7 +136,7 @@ def summary(store: Store) -> list[dict[str, Any]]:
     return list(store.query(statement, SILVER_RATES).to_pylist())
 
 
-def of_currency(store: Store, currency: str) -> list[dict[str, Any]]:
+def read_currency(store: Store, currency: str) -> list[dict[str, Any]]:
     """Return the rates of a currency by day, the corrected ones, too: the row whose ``nth`` is 1 counts."""
     of_currency = f"currency = {sql_text.literal(currency)}"
     statement = f"SELECT * FROM ({_NUMBERED}) numbered WHERE {of_currency} ORDER BY date, nth"

@@ -51,7 +51,7 @@ class RuleSet:
         """Return a set of live rules, each in its first version."""
         return cls(tuple(RuleVersion(rule, 1, "live") for rule in rules))
 
-    def of_source(self, source: Source) -> RuleSet:
+    def select_source(self, source: Source) -> RuleSet:
         """Return the set with only the rules on transactions, or only those on predictions."""
         return replace(self, versions=tuple(version for version in self.versions if version.rule.looks_at == source))
 

@@ -48,7 +48,7 @@ class LandingFolder(ABC):
         """Name the folder; it need not exist yet."""
         self._lake = lake
         self._settings = lake.settings
-        self._contract = contract.of_settings(lake.settings)
+        self._contract = contract.from_settings(lake.settings)
 
     @property
     @abstractmethod

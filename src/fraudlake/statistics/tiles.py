@@ -87,7 +87,7 @@ class Line:
         run = np.empty(len(accounts), np.int64)
         run[by_account] = np.cumsum(is_first)
         self._ranks = Ranks(tile)
-        rank = self._ranks.of(run, tile)
+        rank = self._ranks.find(run, tile)
         self._order = np.argsort(rank, kind="stable")
         self.account, self.tile, self._rank = accounts[self._order], tile[self._order], rank[self._order]
         place = np.empty(len(accounts), np.int64)
@@ -109,7 +109,7 @@ class Line:
 
     def _first(self, tile: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the first place of each row's key from a tile on."""
-        return np.searchsorted(self._rank, self._ranks.of(self._run, tile))
+        return np.searchsorted(self._rank, self._ranks.find(self._run, tile))
 
     def tiles(self, merged: Mapping[str, Merged], oldest: int | None) -> pa.Table:
         """Return the tiles of the state and of the rows, from the number ``oldest`` on.

@@ -36,19 +36,19 @@ class Ranks:
         self._least = int(numbers.min()) if len(numbers) else 0
         self._width = int(numbers.max()) - self._least + 2 if len(numbers) else 1
 
-    def of(self, partition: NDArray[Any], number: NDArray[np.int64]) -> NDArray[np.int64]:
+    def find(self, partition: NDArray[Any], number: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return ranks; numbers beyond those of all rows rank before the first one, or after the last one."""
         return partition * self._width + np.clip(number - self._least, 0, self._width - 1)
 
 
-def of_rows(starts: NDArray[np.int64], count: int) -> Spans:
+def row_spans(starts: NDArray[np.int64], count: int) -> Spans:
     """Return windows of each row and the rows before it in its partition, ``count`` in all."""
     rows = np.arange(starts[-1])
     first = np.repeat(starts[:-1], np.diff(starts))
     return Spans(np.maximum(rows - count + 1, first), rows + 1)
 
 
-def of_duration(times: NDArray[np.int64], starts: NDArray[np.int64], duration: int) -> Spans:
+def duration_spans(times: NDArray[np.int64], starts: NDArray[np.int64], duration: int) -> Spans:
     """Return windows of a partition's rows that are not later than a row, and at most ``duration`` earlier.
 
     Rows of the same time are in each other's windows, as in Flink's RANGE.
@@ -57,8 +57,8 @@ def of_duration(times: NDArray[np.int64], starts: NDArray[np.int64], duration: i
     # Microseconds of many partitions would not fit into ranks, but the numbers of distinct times do.
     distinct_times, number = np.unique(times, return_inverse=True)
     ranks = Ranks(number)
-    rank = ranks.of(partition, number)
-    low = np.searchsorted(rank, ranks.of(partition, np.searchsorted(distinct_times, times - duration)))
+    rank = ranks.find(partition, number)
+    low = np.searchsorted(rank, ranks.find(partition, np.searchsorted(distinct_times, times - duration)))
     return Spans(low, np.searchsorted(rank, rank, side="right"))
 
 

@@ -29,7 +29,7 @@ from fraudlake.keyed import buckets
 from fraudlake.keyed.entity_key import THE_ACCOUNT, Entity
 from fraudlake.lake import conflict
 from fraudlake.lake.appender import Appender
-from fraudlake.lake.missing_version import of_version
+from fraudlake.lake.missing_version import compute_at
 from fraudlake.lake.rows import persisted_batch
 from fraudlake.silver import quality_rules
 from fraudlake.silver import transactions as silver
@@ -213,7 +213,7 @@ class _Writer:
 
 def _rules(lake: Lake) -> RuleSet:
     """Return the rules that evaluate transactions; the others evaluate predictions."""
-    return rule_table.read(lake).of_source("transactions")
+    return rule_table.read(lake).select_source("transactions")
 
 
 class _Difference(NamedTuple):
@@ -267,7 +267,7 @@ def _note(lake: Lake, checkpoint: Checkpoint, batch: int, change: int, keys: Map
     """Note a micro-batch's rules, their entities, and how far the stream had read before it."""
     if (checkpoint.notes.rules_of(batch), checkpoint.notes.keys_of(batch)) == (change, keys):
         return
-    read = rule_notes.of_silver(lake, checkpoint, batch)
+    read = rule_notes.read_silver(lake, checkpoint, batch)
     in_event_time = lake.settings.ordering == "event_time"
     watermark = checkpoint.watermark_milliseconds(batch - 1) if in_event_time else None
     if watermark is not None:
@@ -325,7 +325,7 @@ def _states(lake: Lake, checkpoint: Checkpoint, evaluator: Evaluator, added: Seq
         read = rows.join(places, on=["source", "position"], how="left_anti")
         return warm_start.states(read, lake.settings, evaluator, added, micros)
 
-    computed = of_version(lake, table, version, states)
+    computed = compute_at(lake, table, version, states)
     if computed is None:
         names = ", ".join(map(str, added))
         _LOG.warning("detect: version %s of %s is gone: %s begin with the next rows", version, table.name, names)

@@ -56,7 +56,7 @@ def _stream(lake: Lake, aggregates: Sequence[GroupAggregate]) -> Stream:
             updates = _updates(lake, aggregates, refresh.whole_days(lake))
             threads.call_all([*([partial(cases.update_all, lake)] if has_cases else []), *updates])
             return
-        touched = refresh.of_whole_days(lake, batch, f"{first.step}.date")
+        touched = refresh.select_whole_days(lake, batch, f"{first.step}.date")
         with persisted_batch(touched) as require_again:
             by_day, entities = _summary(touched, first, has_cases)
             rows = sum(by_day.values())
@@ -103,7 +103,7 @@ def _updates(
     def update(aggregate: GroupAggregate) -> None:
         groups = _computed(lake, aggregate, lake.read(tables.SILVER_TRANSACTIONS), days, rules)
         if touched is not None:
-            groups = refresh.of_groups(groups, touched.select(f"{aggregate.step}.*").distinct(), aggregate.keys)
+            groups = refresh.select_groups(groups, touched.select(f"{aggregate.step}.*").distinct(), aggregate.keys)
         lake.writer(aggregate.table).upsert(groups, aggregate.keys, days)
 
     return [partial(update, aggregate) for aggregate in aggregates]

@@ -39,7 +39,7 @@ def groups_of(rows: DataFrame, source: Table, aggregates: Iterable[Aggregate]) -
     return rows.selectExpr(*(f"struct({', '.join(one.touches[source])}) AS {one.step}" for one in aggregates))
 
 
-def of_whole_days(lake: Lake, batch: DataFrame, day: str) -> DataFrame:
+def select_whole_days(lake: Lake, batch: DataFrame, day: str) -> DataFrame:
     """Drop late rows of days whose other rows may have been removed: these days cannot be computed again."""
     first_day = _first_day(lake)
     return batch if first_day is None else batch.where(F.col(day) >= literals.day(first_day))
@@ -63,7 +63,7 @@ def count(lake: Lake, days: list[date]) -> int:
     return lake.store.count(tables.SILVER_TRANSACTIONS, one_of("date", days))
 
 
-def of_groups(computed: DataFrame, groups: DataFrame, keys: Sequence[str]) -> DataFrame:
+def select_groups(computed: DataFrame, groups: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Filter computed groups by the given keys."""
     is_one = _same_group(keys, "computed", "groups")
     return computed.alias("computed").join(groups.alias("groups"), on=is_one, how="left_semi")

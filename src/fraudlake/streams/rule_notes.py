@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fraudlake import tables
 from fraudlake.detection import rule_table
-from fraudlake.lake.missing_version import of_version
+from fraudlake.lake.missing_version import compute_at
 from fraudlake.silver import transactions as silver
 
 if TYPE_CHECKING:
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from fraudlake.rules.rule_set import RuleSet
 
 
-def of_silver(lake: Lake, checkpoint: Checkpoint, batch: int) -> dict[str, int | None]:
+def read_silver(lake: Lake, checkpoint: Checkpoint, batch: int) -> dict[str, int | None]:
     """Return how far a stream had read silver before a micro-batch: ``silver_version``, ``newest`` and ``watermark``.
 
     They are the table's version, and the newest event time in it, in microseconds. The watermark is null.
     """
     version = checkpoint.version_read(batch - 1, lake.store.identity(tables.SILVER_TRANSACTIONS))
-    newest = None if version is None else of_version(lake, tables.SILVER_TRANSACTIONS, version, silver.newest)
+    newest = None if version is None else compute_at(lake, tables.SILVER_TRANSACTIONS, version, silver.newest)
     return {"silver_version": version, "newest": newest, "watermark": None}
 
 
 def noted(lake: Lake, checkpoint: Checkpoint, batch: int, source: Source) -> RuleSet:
     """Return the rules noted for a micro-batch that evaluate transactions, or predictions."""
-    return rule_table.read(lake, change_noted(checkpoint, batch)).of_source(source)
+    return rule_table.read(lake, change_noted(checkpoint, batch)).select_source(source)
 
 
 def change_noted(checkpoint: Checkpoint, batch: int) -> int:

@@ -18,7 +18,7 @@ from fraudlake.errors import FraudlakeError, UsageError
 from fraudlake.features import account_features, entity_features, feature_buckets, feature_plan, lake_features
 from fraudlake.lake import session
 from fraudlake.lake.appender import Appender
-from fraudlake.lake.missing_version import of_version
+from fraudlake.lake.missing_version import compute_at
 from fraudlake.lake.rows import has_rows
 from fraudlake.model import alerts, predictions, published
 from fraudlake.model.champion import publish
@@ -222,7 +222,7 @@ class _SeenVerdicts:
         if before == self.version or not lake.store.has_rows(tables.SILVER_VERDICTS):
             return None
         read = checkpoint.version_read(done, lake.store.identity(silver_table))
-        newest = None if read is None else of_version(lake, silver_table, read, silver.newest)
+        newest = None if read is None else compute_at(lake, silver_table, read, silver.newest)
         rows = lake.read(silver_table)
 
         def packed(verdicts: DataFrame) -> DataFrame | None:
@@ -230,7 +230,7 @@ class _SeenVerdicts:
             few = F.broadcast(verdicts) if number <= _FEW else verdicts
             return lake_features.verdicts_of(rows, few, lake.settings, newest, days)
 
-        return of_version(lake, tables.SILVER_VERDICTS, self.version, lambda all_: packed(_after(lake, all_, before)))
+        return compute_at(lake, tables.SILVER_VERDICTS, self.version, lambda all_: packed(_after(lake, all_, before)))
 
 
 def _read_once(verdicts: DataFrame) -> tuple[int, list[date]]:
@@ -253,7 +253,7 @@ def _after(lake: Lake, verdicts: DataFrame, version: int | None) -> DataFrame:
         old = before.select(columns).fillna(False, ["verdict"]).hint("merge")
         return verdicts.fillna(False, ["verdict"]).join(old, on=columns, how="left_anti")
 
-    later = of_version(lake, tables.SILVER_VERDICTS, version, new)
+    later = compute_at(lake, tables.SILVER_VERDICTS, version, new)
     return verdicts if later is None else later
 
 
@@ -301,7 +301,7 @@ def _tiles_of_silver(lake: Lake, done: int) -> DataFrame | None:
     version = lake.checkpoint("score").version_read(done, lake.store.identity(table))
     if version is None:
         return None
-    tiles = of_version(lake, table, version, lambda rows: lake_features.tiles_of(rows, lake.settings))
+    tiles = compute_at(lake, table, version, lambda rows: lake_features.tiles_of(rows, lake.settings))
     if tiles is None:
         _LOG.warning("score: version %s of %s is gone: new features begin with the next rows", version, table.name)
     return tiles
@@ -380,7 +380,7 @@ def _from_kafka(lake: Lake) -> Stream:
 
 def _parse(landed: DataFrame, settings: Settings) -> DataFrame:
     """Return the valid transactions among messages, in the columns of silver."""
-    bronze = messages.from_messages(landed, contract.of_settings(settings))
+    bronze = messages.from_messages(landed, contract.from_settings(settings))
     return silver.valid(silver.checked(bronze, settings), settings.columns)
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.detection import rule_table, suppression
 from fraudlake.lake.appender import Appender
-from fraudlake.lake.missing_version import of_version
+from fraudlake.lake.missing_version import compute_at
 from fraudlake.model import alerts, published
 from fraudlake.streams import rule_notes
 from fraudlake.streams.stream import OutdatedError
@@ -77,7 +77,7 @@ class ScoreAlerts:
         batch = checkpoint.next_batch
         if checkpoint.notes.rules_of(batch) == change:
             return
-        read = {**checkpoint.notes.read_before(batch)} or rule_notes.of_silver(lake, checkpoint, batch)
+        read = {**checkpoint.notes.read_before(batch)} or rule_notes.read_silver(lake, checkpoint, batch)
         if read["silver_version"] is None and read["newest"] is None:  # it reads a topic, or begins
             newest = lake.store.query(
                 f"SELECT max(timestamp) AS newest FROM {tables.GOLD_FRAUD_PREDICTIONS.name}",
@@ -108,7 +108,7 @@ class ScoreAlerts:
         profiles = published.profiles(lake, [commit.record["model_version"]])
         append = partial(self._append, lake, batch_id, profiles, commit)
         # The version may have been removed before an interrupted micro-batch is repeated.
-        if of_version(lake, tables.GOLD_FRAUD_PREDICTIONS, commit.version, append) is None:
+        if compute_at(lake, tables.GOLD_FRAUD_PREDICTIONS, commit.version, append) is None:
             append(lake.read(tables.GOLD_FRAUD_PREDICTIONS))
 
     def _append(
@@ -142,7 +142,7 @@ def _has_written(lake: Lake, appender: Appender, batch_id: int) -> bool:
 
 
 def _latest(lake: Lake) -> RuleSet:
-    return rule_table.read(lake).of_source("predictions")
+    return rule_table.read(lake).select_source("predictions")
 
 
 def _evaluated(rules: RuleSet) -> list[tuple[str, int, str]]:

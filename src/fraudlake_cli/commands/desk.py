@@ -138,7 +138,7 @@ def _site_of_users(settings: Settings) -> Site:
         raise UsageError("a Databricks App needs --analyst-groups: their members decide, others read")
     stores = UserStores(settings)
     roles = server.role_by_group(settings)
-    return Site(lambda person: stores.of(person.name, str(person.credentials)), PlatformAccess(roles, groups_of))
+    return Site(lambda person: stores.open(person.name, str(person.credentials)), PlatformAccess(roles, groups_of))
 
 
 def _activity(settings: Settings) -> dict[str, Any]:

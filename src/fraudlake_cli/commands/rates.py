@@ -66,7 +66,7 @@ def list_(app: App, /, currency: str | None) -> None:
             for row in listed
         ]
     else:
-        listed = rate_table.of_currency(lake.store, currency.strip().upper())
+        listed = rate_table.read_currency(lake.store, currency.strip().upper())
         lines = [_rate(row, base) for row in listed]
     app.say({"base": base, "rates": listed}, "\n".join(lines) or "no rates: 'fraudlake rates load FILE' adds some")
 

@@ -124,7 +124,7 @@ def aggregate_score_alerts(lake: Lake) -> None:
     from fraudlake.detection import rule_table
     from fraudlake.streams import aggregate
 
-    if rule_table.read(lake).of_source("predictions").live:
+    if rule_table.read(lake).select_source("predictions").live:
         run_streams(lake, aggregate.streams(lake), "available-now")
 
 

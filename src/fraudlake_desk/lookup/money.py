@@ -41,7 +41,7 @@ def currencies(settings: Settings, rows: Iterable[Mapping[str, Any]]) -> list[st
     return sorted({shown(str(one)) for one in values})
 
 
-def of_sums(settings: Settings, currencies: Sequence[str]) -> Sequence[str]:
+def sum_currencies(settings: Settings, currencies: Sequence[str]) -> Sequence[str]:
     """Return what sums of amounts in some currencies are in: the base currency, if the lake has one."""
     return currencies if settings.currency is None else (settings.currency.base,)
 
@@ -60,7 +60,7 @@ def amount(value: float | None, of: Sequence[str] = ()) -> str:
 def read_currencies(store: Store, queued: Sequence[Queued]) -> dict[str, Sequence[str]]:
     """Return the currencies that the amount of each item of a queue is in, by its id."""
     if store.settings.currency is not None:
-        return {one.item.item_id: of_sums(store.settings, ()) for one in queued}
+        return {one.item.item_id: sum_currencies(store.settings, ()) for one in queued}
     wanted = declared(store.settings, "currency")
     silver = SILVER_TRANSACTIONS
     days = [one.item.about for one in queued if one.item.about]

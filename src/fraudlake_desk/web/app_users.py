@@ -66,7 +66,7 @@ class UserStores:
         self._lock = threading.Lock()
         self._opened: dict[str, tuple[str, WarehouseStore]] = {}
 
-    def of(self, name: str, token: str) -> WarehouseStore:
+    def open(self, name: str, token: str) -> WarehouseStore:
         """Return the store of a user, opened anew when the user's token has been renewed."""
         with self._lock:
             old_token, store = self._opened.get(name, (None, None))

@@ -291,7 +291,7 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
     payments = _payments(store, item, past, state)
     currency_of = {row["transaction_id"]: money.currencies(store.settings, [row]) for row in past.transactions}
     paid_in = sorted({name for payment in payments for name in currency_of.get(payment["transaction_id"], ())})
-    currencies = money.of_sums(store.settings, paid_in)
+    currencies = money.sum_currencies(store.settings, paid_in)
     of_account = [] if case else cases.read_cases_of_account(store, item.account_id, _CASES)
     by_hand = [] if case else opened.rows(store, lambda event: event.account_id == item.account_id)
     on_day = [one for one in of_account if row and cases.is_on_day(one, row["day"])]

@@ -79,7 +79,7 @@ def test_every_page_is_that_of_a_laptop(
         monkeypatch.setenv("DATABRICKS_HOST", warehouse.host)
         stores = UserStores(Settings(catalog="main", schema_name="fraud", warehouse="w1"))
         access = PlatformAccess(RoleByGroup(frozenset(["analysts"])), groups_of)
-        site = Site(lambda person: stores.of(person.name, str(person.credentials)), access)
+        site = Site(lambda person: stores.open(person.name, str(person.credentials)), access)
         in_the_app = reader(TestClient(application(site), base_url="https://desk.example"), "main.fraud", **WHO)
         for page in PAGES:
             status, text = in_the_app(page)

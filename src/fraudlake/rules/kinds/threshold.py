@@ -222,9 +222,9 @@ class CompiledThreshold:
             column = ordered.columns[self.column.name]
         times = ordered.columns[TIME].values
         if isinstance(rule.window, timedelta):
-            spans = windows.of_duration(times, ordered.starts, microseconds(rule.window))
+            spans = windows.duration_spans(times, ordered.starts, microseconds(rule.window))
         else:
-            spans = windows.of_rows(ordered.starts, rule.window)
+            spans = windows.row_spans(ordered.starts, rule.window)
         new = np.flatnonzero(ordered.order >= old_rows)
         spans = windows.Spans(spans.low[new], spans.high[new])
         counted = windows.before(new, spans) if rule.aggregate in OF_EARLIER else spans

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def _streams(lake: Lake, retry_rejected: bool) -> list[Stream]:
-    read = partial(messages.read, contract=contract.of_settings(lake.settings))
+    read = partial(messages.read, contract=contract.from_settings(lake.settings))
     transactions = kafka_source.transactions(lake), tables.BRONZE_TRANSACTIONS, messages.KAFKA_COLUMNS
     topics = [_topic_stream(lake, kafka_source.TRANSACTIONS, *transactions, read)]
     if lake.settings.fast_alerts_topic is not None:
