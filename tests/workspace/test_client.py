@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from databricks.sdk import WorkspaceClient
+from databricks.sdk.core import Config
 
 from fraudlake.errors import UsageError
 from fraudlake_workspace import client as clients
@@ -57,8 +59,10 @@ def test_an_answer_that_is_no_json(fraudlake: Command, workspace: Workspace) -> 
 
 
 def test_too_many_requests_are_waited_out_as_long_as_the_workspace_asks(
-    fraudlake: Command, workspace: Workspace
+    fraudlake: Command, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    patient = Config(host=workspace.host, token=TOKEN, auth_type="pat", retry_timeout_seconds=60)
+    monkeypatch.setattr(clients, "connect", lambda profile: WorkspaceClient(config=patient))
     workspace.fail(LIST, 429, {"error_code": "REQUEST_LIMIT_EXCEEDED", "message": "slow"}, times=1, Retry_After="0")
     code, out, _ = fraudlake("jobs")
     assert code == 0
