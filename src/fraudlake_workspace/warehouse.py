@@ -13,7 +13,7 @@ from fraudlake import tables
 from fraudlake.errors import FraudlakeError
 from fraudlake.lake import conflict
 from fraudlake.lake.store import Store, complete
-from fraudlake.text.sql_text import one_of, value
+from fraudlake.text.sql_text import is_in, value
 from fraudlake_workspace.client import asking, connect
 from fraudlake_workspace.sql import Sql, warehouse
 
@@ -71,7 +71,7 @@ class WarehouseStore(Store):
     def insert_all(self, table: Table, rows: pa.Table, key: str) -> None:
         """Insert all rows or none: see :meth:`Store.insert_all`."""
         # One existing key makes the condition true for all new rows, so that none is inserted.
-        self._merge(table, rows, one_of(f"t.{key}", rows[key].to_pylist()))
+        self._merge(table, rows, is_in(f"t.{key}", rows[key].to_pylist()))
 
     def write_file(self, name: str, content: bytes) -> None:
         """Write an attached file to its volume: see :meth:`Store.write_file`."""

@@ -144,3 +144,15 @@ def test_a_lake_without_events_has_none_of_an_item(tmp_path: Path, few: int, mon
     store = local.open_store(tmp_path / "lake")
     local.fill(store, [local.Payment("a", "1", rules=("pair",))])
     assert history.events(store, items.require(store, "a pair")) == []
+
+
+def test_the_events_on_thousands_of_payments_are_found(tmp_path: Path) -> None:
+    """A condition that names 5,000 payments ends the process with a segmentation fault."""
+    store = local.open_store(tmp_path / "lake")
+    local.fill(store, [local.Payment(name, name, rules=("pair",)) for name in "ab"])
+    for name in "ab":
+        item = items.require(store, f"{name} pair")
+        decide = partial(actions.decide, item, analyst="ann", verdict="genuine", event_id=f"of {name}")
+        event_log.record(store, item, f"of {name}", decide)
+    payments = ["b", *map(str, range(5_000))]
+    assert [event.event_id for event in event_log.read_events_of_payments(store, payments)] == ["of b"]

@@ -12,6 +12,7 @@ import pytest
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.lake.store import Snapshot
 from fraudlake.tables import SILVER_VERDICTS
+from fraudlake.text.sql_text import is_in, one_of
 from tests.desk import local
 
 
@@ -51,6 +52,25 @@ def test_given_rows_are_joined_with_tables_that_exist_or_not(stores: tuple[Local
     for names in (["a", "b"], ["a", "c"]):
         found = ours.query(statement, SILVER_VERDICTS, given=pa.table({"name": names}))
         assert found["name"].to_pylist() == ["a"]
+
+
+def test_one_of_very_many_names_is_found(stores: tuple[LocalStore, LocalStore]) -> None:
+    """A list as long in WHERE ends the process with a segmentation fault."""
+    ours, _ = stores
+    local.verdicts(ours, {"a": True, "b": True, "it's": True})
+    names = ["a", "it's", *(f"{number:064}" for number in range(30_000))]
+    found = one_of("transaction_id", names)
+    statement = f"SELECT transaction_id AS name FROM {SILVER_VERDICTS.name} WHERE"
+    for condition, expected in (
+        (found, ["a", "it's"]),
+        (f"NOT ({found})", ["b"]),
+        (f"verdict OR {found}", ["a", "b", "it's"]),
+    ):
+        assert sorted(ours.query(f"{statement} {condition}", SILVER_VERDICTS)["name"].to_pylist()) == expected
+    chosen = (
+        f"SELECT sum(CASE WHEN {is_in('transaction_id', names)} THEN 1 ELSE 0 END) AS n FROM {SILVER_VERDICTS.name}"
+    )
+    assert ours.query(chosen, SILVER_VERDICTS)["n"].to_pylist() == [2]
 
 
 @pytest.mark.parametrize("commits", [1, 2, 3])

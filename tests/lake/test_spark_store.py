@@ -10,6 +10,7 @@ import pytest
 from fraudlake.lake.spark_store import SparkStore
 from fraudlake.lake.store import Snapshot
 from fraudlake.tables import SILVER_REVIEW_EVENTS
+from fraudlake.text.sql_text import one_of
 
 pytestmark = pytest.mark.stream
 
@@ -33,3 +34,12 @@ def test_spark_joins_given_rows_with_a_version_as_delta_rs_does(lake: Any) -> No
     for store in (opened.store, SparkStore(opened)):
         assert store.query(statement, version, given=given)["name"].to_pylist() == ["earlier"]
         assert store.count(version) == 1
+
+
+def test_spark_finds_one_of_very_many_numbers(lake: Any) -> None:
+    store = SparkStore(lake())
+    store.insert_all(SILVER_REVIEW_EVENTS, pa.table({"number": [3, 4, 20_000]}), "number")
+    many = one_of("number", [4, *range(10_000, 16_000)])
+    for condition, expected in ((many, [4]), (f"NOT ({many}) OR number = 4", [3, 4, 20_000])):
+        statement = f"SELECT number FROM {SILVER_REVIEW_EVENTS.name} WHERE {condition} ORDER BY number"
+        assert store.query(statement, SILVER_REVIEW_EVENTS)["number"].to_pylist() == expected

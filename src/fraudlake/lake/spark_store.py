@@ -12,7 +12,7 @@ from fraudlake.lake import conflict, merge
 from fraudlake.lake.commit import Commit, Detail
 from fraudlake.lake.data_file import DataFile
 from fraudlake.lake.store import LakeStore, Snapshot, complete
-from fraudlake.text.sql_text import one_of
+from fraudlake.text.sql_text import is_in
 
 if TYPE_CHECKING:
     from fraudlake.lake.lake import Lake
@@ -64,7 +64,7 @@ class SparkStore(LakeStore):
     def insert_all(self, table: Table, rows: pa.Table, key: str) -> None:
         """Insert all rows or none: see :meth:`Store.insert_all`."""
         # One existing key makes the condition true for all new rows, so that none is inserted.
-        self._merge(table, rows, one_of(f"t.{key}", rows[key].to_pylist()))
+        self._merge(table, rows, is_in(f"t.{key}", rows[key].to_pylist()))
 
     def _merge(self, table: Table, rows: pa.Table, same: str) -> None:
         """Insert the rows that match no row of a table."""

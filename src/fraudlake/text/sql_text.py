@@ -8,6 +8,9 @@ from datetime import UTC, date, datetime
 
 from fraudlake.values import MOST_AMOUNT
 
+_MOST_LISTED = 5_000
+"""DataFusion filters by a list recursively: one of some 20,000 values overflows the stack of a thread and ends the
+process with a segmentation fault (seen in deltalake 1.6.6)."""
 _READ_APART = re.compile(r"(['\\$])")
 
 
@@ -54,7 +57,19 @@ def names(columns: Iterable[str]) -> str:
 
 
 def one_of(column: str, values: Iterable[object]) -> str:
-    """Return the SQL condition that a column has one of some values, which is false if there are none."""
+    """Return the SQL condition that a column has one of some values, which is false if there are none.
+
+    A condition of many values has a subquery, which is allowed in ``WHERE`` alone: see :func:`is_in`.
+    """
+    given = [*values]
+    if len(given) <= _MOST_LISTED:
+        return is_in(column, given)
+    rows = ", ".join(f"({value(one)})" for one in given)
+    return f"{column} IN (SELECT one FROM (VALUES {rows}) listed(one))"
+
+
+def is_in(column: str, values: Iterable[object]) -> str:
+    """Return the condition of :func:`one_of` for ``SELECT``, ``ORDER BY`` and ``MERGE``, which allow no subquery."""
     listed = ", ".join(map(value, values))
     return f"{column} IN ({listed})" if listed else "false"
 

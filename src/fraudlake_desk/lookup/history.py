@@ -18,7 +18,7 @@ from fraudlake.review.event import Event
 from fraudlake.review.item import Item
 from fraudlake.review.window import Window
 from fraudlake.text import sql_text
-from fraudlake.text.sql_text import bounded_sum, literal, one_of, value
+from fraudlake.text.sql_text import bounded_sum, is_in, literal, one_of, value
 from fraudlake.values import BASE_AMOUNT, bounded, summed_amount
 from fraudlake_desk.review import verdicts
 
@@ -212,7 +212,7 @@ def others_condition(store: Store, item: Item, rows: Sequence[Mapping[str, Any]]
 
 def own_first(transaction_ids: Iterable[str]) -> str:
     """Return the SQL sort key that puts some transactions first."""
-    return f"CASE WHEN {one_of('transaction_id', transaction_ids)} THEN 0 ELSE 1 END"
+    return f"CASE WHEN {is_in('transaction_id', transaction_ids)} THEN 0 ELSE 1 END"
 
 
 def by_account(rows: Iterable[Mapping[str, Any]], alerts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -300,7 +300,7 @@ def shared(store: Store, item: Item, about: Window, days: int) -> list[Share]:
     others = others_condition(store, item, rows, {row["account_id"] for row in rows} | {item.account_id})
     window = around(about, days)
     fraud = verdicts.latest(store, window) if rows else {}
-    is_fraud = one_of("transaction_id", sorted(id_ for id_, verdict in fraud.items() if verdict))
+    is_fraud = is_in("transaction_id", sorted(id_ for id_, verdict in fraud.items() if verdict))
     shares = []
     for entity, columns in entities.items():
         complete = [row for row in rows if all(row.get(column) is not None for column in columns)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fraudlake import tables
 from fraudlake.keyed.entity_key import key_text
 from fraudlake.text import sql_text
-from fraudlake.text.sql_text import one_of
+from fraudlake.text.sql_text import is_in, one_of
 from fraudlake_desk.lookup import history
 from fraudlake_desk.review import verdicts
 
@@ -131,7 +131,7 @@ class _Search:
         entities = store.settings.entities
         self._entities = {name: columns for name, columns in entities.items() if "account_id" not in columns}
         decided = verdicts.latest(store, window) if self._entities else {}
-        self._is_fraud = one_of("transaction_id", sorted(id_ for id_, is_fraud in decided.items() if is_fraud))
+        self._is_fraud = is_in("transaction_id", sorted(id_ for id_, is_fraud in decided.items() if is_fraud))
 
     def step(self, frontier: Sequence[str], visited: Collection[str], followed: Sequence[Key]) -> tuple[Step, set[str]]:
         """Return one step from some accounts, and all accounts that it reaches.
