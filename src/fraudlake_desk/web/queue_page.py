@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from fraudlake_desk.web.site import Site
 
 
+_SHOWN = 1_000
+"""Rows of the page: 36,000 would be 22 MB."""
 _COLUMNS = {
     "rank": "#",
     "state": "State",
@@ -59,8 +61,9 @@ def routes(site: Site) -> list[Route]:
         chosen = QueueFilter.read(request.query_params)
         day = day_of(request.query_params.get("day")) or items.latest(days)
         queued = items.listed(store, day) if day else []
-        currencies = money.read_currencies(store, queued)
         query = chosen.query(day)
+        having = [one for one in chosen.ordered(queued) if chosen.has(one, person.name)]
+        currencies = money.read_currencies(store, having[:_SHOWN])
         # Jinja looks for an attribute first: in a mapping, it fails to find one for each value of a row.
         rows = [
             SimpleNamespace(
@@ -73,8 +76,7 @@ def routes(site: Site) -> list[Route]:
                 part_of=one.item.item_id if one.is_part else None,
                 address=address(one, query),
             )
-            for one in chosen.ordered(queued)
-            if chosen.has(one, person.name)
+            for one in having[:_SHOWN]
         ]
         others = sorted(other for other in days if other != day)
         return site.page(
@@ -83,6 +85,7 @@ def routes(site: Site) -> list[Route]:
             page="Queue",
             day=day,
             rows=rows,
+            having=len(having),
             chosen=chosen,
             choices=_choices(queued, chosen),
             columns=_COLUMNS,

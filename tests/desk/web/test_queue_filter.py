@@ -12,6 +12,7 @@ import pytest
 
 from fraudlake.lake.local_store import LocalStore
 from fraudlake.tables import GOLD_CASES, GOLD_REVIEW_QUEUE
+from fraudlake_desk.web import queue_page
 from tests.desk import small_lake
 from tests.desk.page import text_of
 from tests.desk.web.conftest import Browser, Open
@@ -165,6 +166,21 @@ def test_next_of_second_looks_opens_what_somebody_else_decided(browse: Open) -> 
     assert page.startswith("/items/drawn8?")
     anna.submit(page, "/items/drawn8/verdict", verdict="fraud")
     assert listed(anna, state="second look") == []
+
+
+def test_a_long_queue_shows_its_first_items_and_how_many_there_are(
+    browse: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_page, "_SHOWN", 3)
+    anna = browse("anna")
+    page = anna.get("/?sort=amount").text
+    cheapest = sorted(QUEUE, key=lambda row: row["amount_at_risk"])[:3]
+    assert items(page) == [row["item_id"] for row in cheapest]
+    assert f"The first 3 of {len(QUEUE)} items: filter them" in text_of(page)
+    filtered = text_of(anna.get("/?amount_from=1000").text)
+    many = sum(row["amount_at_risk"] >= 1000 for row in QUEUE)
+    assert f"{many} of {len(QUEUE)} items have: " in filtered and f"The first 3 of {many} items" in filtered
+    assert "The first" not in text_of(anna.get("/?amount_from=1200").text)
 
 
 def test_a_filter_that_nothing_fulfils_is_named_with_a_link_that_removes_each_condition(browse: Open) -> None:
