@@ -13,12 +13,13 @@ from fraudlake.errors import UsageError
 from fraudlake.lake.opening import open_lake as open_by_settings
 from fraudlake.lake.spark_store import SparkStore
 from fraudlake.model import alerts as of_predictions
+from fraudlake.operations import retention
 from fraudlake.operations.lineage import explain
 from fraudlake.operations.status import status
 from fraudlake.rules import rule_file
 from fraudlake.rules.columns import query_columns
 from fraudlake.rules.kinds.model import ModelRule
-from fraudlake.tables import SILVER_ALERTS
+from fraudlake.tables import SILVER_ALERTS, SILVER_TRANSACTIONS
 
 if TYPE_CHECKING:
     from datetime import date
@@ -99,7 +100,7 @@ def what_if(lake: Lake, rule: Rule | Mapping[str, Any], first: date | None = Non
 
     Raises:
         UsageError: the rule is not valid, does not fit the lake's columns and entities, or is by another entity than
-            the live rule.
+            the live rule, or ``row_retention`` has removed rows to which a rule looks back.
     """
     tried = _checked(lake, rule)
     live = next((one.rule for one in rule_table.read(lake).live if one.rule.name == tried.name), None)
@@ -109,6 +110,14 @@ def what_if(lake: Lake, rule: Rule | Mapping[str, Any], first: date | None = Non
         )
     if isinstance(tried, ModelRule):
         return of_predictions.what_if(lake, live, tried, first, last)
+    if first is not None:
+        columns = query_columns(lake.settings.silver_columns)
+        rules = [tried] if live is None else [live, tried]
+        look_backs = [rule.compile(columns, lake.settings.entities).look_back for rule in rules]
+        # A rule without a bounded look-back begins with the rows that are left.
+        if None not in look_backs:
+            reach = max(span for span in look_backs if span is not None)
+            retention.require_rows(lake, first, reach, SILVER_TRANSACTIONS.name)
     return what_if_of_transactions.what_if(lake, live, tried, first, last)
 
 

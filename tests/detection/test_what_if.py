@@ -25,7 +25,7 @@ from fraudlake.rules.columns import query_columns
 from fraudlake.rules.kinds import RULE, Rule
 from fraudlake.settings import Settings
 from fraudlake.streams import aggregate, detect, ingest, refine, stream
-from tests import oracle
+from tests import oracle, plain_lake
 from tests.desk import small_lake
 from tests.detection import plain_rules
 from tests.oracle import SECOND
@@ -170,6 +170,26 @@ def land(folder: Path, rows: list[oracle.Row]) -> None:
         ),
         folder / "part-0",
     )
+
+
+@pytest.mark.parametrize(("first", "is_refused"), [(5, True), (6, True), (12, True), (13, False), (14, False)])
+def test_a_rule_that_looks_back_to_removed_rows_is_refused(
+    tmp_path: Path, first: int, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api.what_if_of_transactions, "what_if", lambda *given: given[-2])
+    root = plain_lake.make(tmp_path / "lake")
+    opened = api.open_lake(lake=root)
+    removed = {"table_name": "silver_transactions", "table_id": opened.store.identity(tables.SILVER_TRANSACTIONS)}
+    plain_lake.fill(root, tables.GOLD_ROW_REMOVALS, {**removed, "version": 0, "rows": 9, "first_day": date(2026, 3, 6)})
+    week = {**BUSY, "window": "7 days"}
+    if is_refused:
+        message = (
+            "rows before 2026-03-06 have left by row_retention, and the rules look 7 days.* back: choose 2026-03-1"
+        )
+        with pytest.raises(UsageError, match=message):
+            api.what_if(opened, week, date(2026, 3, first))
+    else:
+        assert api.what_if(opened, week, date(2026, 3, first)) == date(2026, 3, first)
 
 
 @pytest.mark.stream

@@ -50,6 +50,8 @@ _SILVER = tables.SILVER_TRANSACTIONS
 _QUARANTINE = tables.SILVER_QUARANTINE
 _ALERTS = tables.SILVER_ALERTS
 _SUPPRESSED = tables.SILVER_SUPPRESSED_ALERTS
+_READ = (tables.BRONZE_TRANSACTIONS.name, _SILVER.name, _QUARANTINE.name)
+"""The tables whose rows a rebuild needs."""
 _SOURCE_POSITION = ["source", "position"]
 _FOLDER = "days-"
 """Prefix of the folders in which replays compute."""
@@ -196,7 +198,7 @@ def rebuild(lake: Lake, first: date, last: date, apply: bool = False) -> Rebuilt
     }
     reaches |= {version.rule.name: timedelta(0) for version in rules.select_source("predictions").live}
     days = _Days(first, last, reaches)
-    _require_rows(lake, days)
+    retention.require_rows(lake, first, days.reach, *_READ)
     with standstill(lake) if apply else nullcontext():
         _require_caught_up(lake, rules)
         before = {table.name: lake.store.version(table) for table in contents.TABLES} | _cut_versions(lake, days, apply)
@@ -227,15 +229,6 @@ def _cut_versions(lake: Lake, days: _Days, apply: bool) -> dict[str, int]:
 def _scored_by(lake: Lake) -> list[str]:
     """Return the streams that have begun to score."""
     return [step for step in ("score", score.FROM_KAFKA) if not lake.checkpoint(step).is_new]
-
-
-def _require_rows(lake: Lake, days: _Days) -> None:
-    whole = retention.first_whole_day(lake, tables.BRONZE_TRANSACTIONS.name, *(_SILVER.name, _QUARANTINE.name))
-    if whole is not None and _shifted(days.start, -days.reach).date() < whole:
-        raise UsageError(
-            f"--from {days.first}: rows before {whole} have left by row_retention, and the rules look "
-            f"{days.reach} back: choose {whole + timedelta(days=1 + days.reach.days)} or later"
-        )
 
 
 def _require_caught_up(lake: Lake, rules: RuleSet) -> None:

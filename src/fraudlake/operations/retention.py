@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -159,6 +159,20 @@ def first_whole_day(lake: Lake, *names: str) -> date | None:
         entries = [*_noted_entries(lake, table, noted), *_not_noted(lake, table, noted, {})]
         days += [entry["first_day"] for entry in entries[-1:] if entry["first_day"] is not None]
     return max(days, default=None)
+
+
+def require_rows(lake: Lake, first: date, reach: timedelta, *names: str) -> None:
+    """Refuse a day if these tables have lost rows that rules, which look so far back, need from that day on.
+
+    Raises:
+        UsageError: the message names the first day that can be chosen.
+    """
+    whole = first_whole_day(lake, *names)
+    if whole is not None and first - whole < reach:
+        raise UsageError(
+            f"--from {first}: rows before {whole} have left by row_retention, and the rules look {reach} back: choose "
+            f"{whole + timedelta(days=1 + reach.days)} or later"
+        )
 
 
 def _noted(lake: Lake) -> list[Entry]:
