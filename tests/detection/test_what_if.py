@@ -149,6 +149,24 @@ def test_a_rule_that_is_new_has_only_alerts_that_appear_and_entries_suppress_the
     assert len(found.rows) == len(from_second_day) - sum(is_suppressed)
 
 
+def test_fraud_before_the_range_is_not_among_the_detected() -> None:
+    """The fraud of the range alone is what there is to detect: recall was above 1."""
+    rows, begin = drawn(6), START + timedelta(days=1)
+    start = int(begin.timestamp()) * SECOND
+    new = RULE.validate_python(BUSY)
+    found = alert_changes.compare((), evaluated(new, table(rows)), (None, new), begin)
+    last = [rows[number] for number in last_rows(BUSY, rows) if rows[number].time >= start]
+    frauds = {
+        row.time
+        for alert in last
+        for row in rows
+        if row.amount > 90 and row.account_id == alert.account_id and 0 <= alert.time - row.time < 7_200 * SECOND
+    }
+    detected = {time for time in frauds if time >= start}
+    assert len(frauds) > len(detected) > 0
+    assert found.figures["appear"]["truths"]["labels"][2] == len(detected)
+
+
 @pytest.mark.stream
 def test_ids_are_those_of_silver_alerts(spark: Any) -> None:
     pairs = [("t1", "t2"), ("a|b", "c"), ("a", "b|c"), ("é", "ü"), ("", "|")]

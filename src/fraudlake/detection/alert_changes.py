@@ -155,7 +155,7 @@ def compare(
         "examples": {side: _closest(alerts, *rules) for side, alerts in changed.items()},
     }
     for side, alerts in zip(_SIDES, (old, new, *changed.values()), strict=True):
-        tally = Tally()
+        tally = Tally(begin)
         tally.add(alerts)
         figures[side] = tally.as_dict()
     keys = pa.concat_tables([alerts.select(["entity_key"]) for alerts in changed.values()])["entity_key"]

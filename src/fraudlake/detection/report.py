@@ -7,7 +7,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from datetime import date
+from datetime import date, datetime
 from heapq import nsmallest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -102,8 +102,9 @@ class Report:
 class Tally:
     """Counts alerts in chunks. All alerts of a key are in one tally; those of an account may be in several."""
 
-    def __init__(self) -> None:
-        """Begin without alerts."""
+    def __init__(self, begin: datetime | None = None) -> None:
+        """Begin without alerts; fraud before ``begin``, to which a rule looks back, is not detected in the range."""
+        self._begin = begin
         self._alerts = 0
         self._entity = ACCOUNT
         self._accounts: set[str] = set()
@@ -128,8 +129,14 @@ class Tally:
             self._days[day["values"].isoformat()] += day["counts"]
         for name, truth in self._truths.items():
             if name in alerts.column_names:
-                truth.add(alerts["transaction_ids"], alerts[name])
+                truth.add(alerts["transaction_ids"], alerts[name], self._in_range(alerts))
         self._samples = nsmallest(SAMPLES, [*self._samples, *_drawn(alerts)])
+
+    def _in_range(self, alerts: pa.Table) -> pa.ChunkedArray | bool:
+        """Return which transactions of the evidence are not before the beginning."""
+        if self._begin is None:
+            return True
+        return pc.greater_equal(pc.list_flatten(alerts["times"]), round(self._begin.timestamp()) * 1_000_000)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures, for :func:`report`. Accounts are named only if they are not the keys."""
@@ -152,14 +159,14 @@ class _Truth:
         self._known = self._right = 0
         self._detected: set[str] = set()
 
-    def add(self, ids: pa.ChunkedArray, truths: pa.ChunkedArray) -> None:
+    def add(self, ids: pa.ChunkedArray, truths: pa.ChunkedArray, in_range: pa.ChunkedArray | bool) -> None:
         alert = pc.list_parent_indices(ids)
         named = pc.list_flatten(ids)
         truth = pc.list_flatten(truths)
         is_fraud = truth.fill_null(False)
         self._known += _distinct(alert.filter(truth.is_valid()))
         self._right += _distinct(alert.filter(is_fraud))
-        self._detected.update(pc.unique(named.filter(is_fraud)).to_pylist())
+        self._detected.update(pc.unique(named.filter(pc.and_(is_fraud, in_range))).to_pylist())
 
     @property
     def counts(self) -> tuple[int, int, int]:

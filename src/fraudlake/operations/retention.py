@@ -25,6 +25,7 @@ from fraudlake.lake.spark_writer import SparkWriter
 from fraudlake.lake.store import Snapshot
 from fraudlake.settings.features import require_kept
 from fraudlake.silver import quality_rules
+from fraudlake.times import durations
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -170,8 +171,8 @@ def require_rows(lake: Lake, first: date, reach: timedelta, *names: str) -> None
     whole = first_whole_day(lake, *names)
     if whole is not None and first - whole < reach:
         raise UsageError(
-            f"--from {first}: rows before {whole} have left by row_retention, and the rules look {reach} back: choose "
-            f"{whole + timedelta(days=1 + reach.days)} or later"
+            f"--from {first}: rows before {whole} have left by row_retention, and the rules look "
+            f"{durations.text(reach)} back: choose {whole + timedelta(days=1 + reach.days)} or later"
         )
 
 
