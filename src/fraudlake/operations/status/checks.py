@@ -43,7 +43,10 @@ def files_are_read(status: Status) -> Iterator[Problem]:
 def replays_are_finished(status: Status) -> Iterator[Problem]:
     """Find interrupted replays of quarantined rows, and of days."""
     if number := status.unfinished.cut_replays:
-        yield Problem(f"{number} replays were cut", "run 'fraudlake quarantine --replay', which finishes them")
+        yield Problem(
+            f"{counted(number, 'replay')} of the quarantine not finished",
+            "run 'fraudlake quarantine --replay', which does that",
+        )
     if command := status.unfinished.cut_replay_of_days:
         yield Problem("a replay of days was interrupted", f"run '{command}', which finishes it")
 
