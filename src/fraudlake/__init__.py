@@ -6,16 +6,16 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fraudlake.process.version import __version__
-
 if TYPE_CHECKING:
     from fraudlake.api import backtest, explain, open_lake, rule_values, status, what_if
+    from fraudlake.process.version import __version__
 
 __all__ = ["__version__", "backtest", "explain", "open_lake", "rule_values", "status", "what_if"]
 
 
 def __getattr__(name: str) -> Any:
-    # They load pyspark, which the command line and the desk often do without.
+    # The API loads pyspark, which the command line and the desk often do without; the row patterns need neither.
     if name in __all__:
-        return getattr(import_module("fraudlake.api"), name)
+        place = "fraudlake.process.version" if name == "__version__" else "fraudlake.api"
+        return getattr(import_module(place), name)
     raise AttributeError(f"module {__name__} has no attribute {name}")
