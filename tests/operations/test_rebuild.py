@@ -196,6 +196,7 @@ def test_another_quality_rule_moves_rows_and_takes_their_alerts_along(lake: Call
     assert status(opened).gaps == []
 
 
+@pytest.mark.long
 def test_a_replay_suppresses_what_the_stream_has_suppressed(lake: Callable[..., Any], landing: Path) -> None:
     """Account 1 has an alert before its entry begins, one while it holds, and nobody else is concerned."""
     opened, morning = lake(), datetime(2026, 3, 7, 6, tzinfo=UTC)

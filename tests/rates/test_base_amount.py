@@ -237,6 +237,7 @@ def alerted(lake: Any) -> list[str]:
     return sorted(rows["account_id"].to_pylist())
 
 
+@pytest.mark.long
 def test_a_limit_is_in_one_currency_in_stream_backtest_and_replay(with_rates: Any, landing: Path) -> None:
     land(landing, "part-0-0", *PAYMENTS)
     rule_table.apply(with_rates, [(LIMIT, "live")], "ann", None)
@@ -258,6 +259,7 @@ def test_a_limit_is_in_one_currency_in_stream_backtest_and_replay(with_rates: An
 ANY = LIMIT.model_copy(update={"name": "any", "column": "amount", "above": 1})
 
 
+@pytest.mark.long
 def test_sums_of_gold_and_of_the_queue_are_in_the_base_currency(with_rates: Any, landing: Path) -> None:
     saturday = [one for one in PAYMENTS if one[0] == SATURDAY]
     land(landing, "part-0-0", *saturday)
