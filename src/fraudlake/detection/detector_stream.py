@@ -15,15 +15,15 @@ from fraudlake.detection.entity_rules import STATE
 from fraudlake.detection.evaluator import Evaluator
 from fraudlake.detection.output import OUTPUT, late_rows
 from fraudlake.keyed import buckets, ordering
-from fraudlake.keyed.rows import microseconds
 from fraudlake.rules.rule_set import RuleSet
+from fraudlake.times import durations
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from fraudlake.settings import Settings
 
-GRACE = microseconds(600)
+GRACE = durations.microseconds(timedelta(minutes=10))
 """Grace period in the order of arrival: how long an expired flag stays open for rows out of order, in microseconds of
 event time."""
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from fraudlake.detection import evidence
 from fraudlake.entity import ACCOUNT
+from fraudlake.times.calendar import EPOCH, MICROSECOND
 from fraudlake.values import bounded
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class Tally:
         """Return which transactions of the evidence are not before the beginning."""
         if self._begin is None:
             return True
-        return pc.greater_equal(pc.list_flatten(alerts["times"]), round(self._begin.timestamp()) * 1_000_000)
+        return pc.greater_equal(pc.list_flatten(alerts["times"]), (self._begin - EPOCH) // MICROSECOND)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures, for :func:`report`. Accounts are named only if they are not the keys."""

@@ -10,6 +10,7 @@ by the hour, and everything before that as one sum. An account without payments 
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,10 +19,11 @@ import pyarrow as pa
 from fraudlake import tables
 from fraudlake.feature import OWN, Feature
 from fraudlake.keyed import ordering
-from fraudlake.keyed.rows import ROWS, microseconds
+from fraudlake.keyed.rows import ROWS
 from fraudlake.settings.features import typed
 from fraudlake.statistics import windows
 from fraudlake.statistics.windows import Ranks, Spans
+from fraudlake.times import durations
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +37,8 @@ NAMES = tuple(feature.name for feature in OWN)
 FORGET_DAYS = 30
 """An account without a transaction for this many days counts as new."""
 
-_DAY = 86_400
+_HOUR = durations.microseconds(timedelta(hours=1))
+_DAY = 24 * _HOUR
 _WINDOWS = sorted({(feature.size, feature.tiles) for feature in OWN if feature.aggregate in ("count", "sum")})
 """The length of each window's tiles in seconds, and their number; windows begin at the start of a tile."""
 _SUMS = ("count", "cents", "logs", "east", "north")
@@ -94,14 +97,14 @@ def compute(memory: pa.Table, rows: pa.Table, is_ordered: bool = True) -> tuple[
     for name in new_rows.column_names:
         if name not in ROWS.names:
             computed = computed.append_column(name, new_rows[name])
-    oldest = ordering.clock(rows) - microseconds(FORGET_DAYS * _DAY) if len(rows) else None
+    oldest = ordering.clock(rows) - FORGET_DAYS * _DAY if len(rows) else None
     return computed, _remembered(table, begins, oldest)
 
 
 def _summands(time: NDArray[Any], amount: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
     """Return the contribution of each transaction to each of the sums."""
     cents = np.clip(amount, -windows.LARGEST, windows.LARGEST) * 100
-    angle = time % microseconds(_DAY) / microseconds(_DAY) * 2 * np.pi
+    angle = time % _DAY / _DAY * 2 * np.pi
     return {
         "count": np.ones(len(time), np.int64),
         "cents": windows.units(amount, 100),
@@ -115,7 +118,7 @@ def _begins(table: dict[str, NDArray[Any]], is_new: NDArray[np.bool_]) -> NDArra
     """Return the rows at which an account begins, or returns after it was forgotten."""
     is_other_account = np.diff(table["account"], prepend=0) != 0
     is_other_account[:1] = True
-    away = np.diff(table["time"], prepend=0) > microseconds(FORGET_DAYS * _DAY)
+    away = np.diff(table["time"], prepend=0) > FORGET_DAYS * _DAY
     begins: NDArray[np.bool_] = is_other_account | (away & is_new)
     return begins
 
@@ -148,7 +151,7 @@ def _features(table: dict[str, NDArray[Any]], begins: NDArray[np.bool_]) -> dict
             case "value":
                 return table[str(feature.column)]
             case "hour":
-                return time // microseconds(3600) % 24
+                return time // _HOUR % 24
             case "last":
                 return np.where(follows, np.roll(table[str(feature.column)], 1), 0.0)
             case "seconds_since_last":

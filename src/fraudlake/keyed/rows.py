@@ -17,8 +17,3 @@ ROWS = pa.schema(
     ]
 )
 """A bucket's transactions."""
-
-
-def microseconds(seconds: float) -> int:
-    """Turn seconds into whole microseconds."""
-    return round(seconds * 1_000_000)

@@ -22,8 +22,8 @@ class Aggregate(NamedTuple):
     """The aggregate of a threshold, as its rule names it."""
 
     name: str
-    quantile: float | None = None
-    logarithm: bool = False
+    quantile: float | None
+    logarithm: bool
 
 
 def totals(
