@@ -6,7 +6,6 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TESTS_READY := $(VENV)/.ready-tests
 LAKE ?= lake
-PART = 1/1
 FRAUDLAKE := $(BIN)/fraudlake
 
 # databricks-connect replaces pyspark and runs on the Python of its runtime only: each of its releases needs an environment.
@@ -71,8 +70,8 @@ quick: $(TESTS_READY) ## run the tests without a Spark session that take less th
 test: $(TESTS_READY) ## run the tests of every guarantee: about ten minutes on two cores
 	@$(BIN)/python -m pytest -m "not long"
 
-test-long: $(TESTS_READY) ## run the other tests: second passes, crash points at every commit, soaks, whole matrices; with PART=2/3, only the second third
-	@$(BIN)/python -m pytest -m long --part $(PART)
+test-long: $(TESTS_READY) ## run the other tests: second passes, crash points at every commit, soaks, whole matrices; with THIRD=2 from the second third on; with MINUTES=40 only what begins in time
+	@$(BIN)/python -m pytest -m long $(if $(THIRD),--third $(THIRD)) $(if $(MINUTES),--minutes $(MINUTES))
 
 test-all: ## run all tests
 	@$(MAKE) --no-print-directory test test-long

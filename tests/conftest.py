@@ -92,29 +92,35 @@ TOGETHER = {
 }
 """Files that share what takes a minute to make: one process runs them."""
 
+BEGUN = pytest.StashKey[float]()
+"""When this process began to run tests, by its monotonic clock, in seconds."""
+
 FLINK = Path(__file__).parent.parent / "fixtures" / "flink"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--part", type=_part, default="1/1", help="run a part of the files only: 2/3 is the second third")
+    parser.addoption("--third", type=int, choices=(1, 2, 3), default=1, help="begin with this third of the files")
+    parser.addoption("--minutes", type=float, help="skip the tests that are not begun within so many minutes")
 
 
-def _part(text: str) -> tuple[int, int]:
-    """Read which part to run, and of how many."""
-    part, parts = map(int, text.split("/"))
-    if not 1 <= part <= parts:
-        raise ValueError(text)
-    return part, parts
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[BEGUN] = time.monotonic()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     order = {Path(__file__).parent / file: at for at, file in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: order.get(item.path, len(order)))
-    part, parts = config.getoption("--part")
     scopes = list(dict.fromkeys(scope(item.nodeid) for item in items))
-    chosen = set(scopes[part - 1 :: parts])  # in turn, so that each part has some of the longest
-    config.hook.pytest_deselected(items=[item for item in items if scope(item.nodeid) not in chosen])
-    items[:] = [item for item in items if scope(item.nodeid) in chosen]
+    # A third is every third file, so that each has some of the longest.
+    turn = {name: (at - config.getoption("--third") + 1) % 3 for at, name in enumerate(scopes)}
+    items.sort(key=lambda item: turn[scope(item.nodeid)])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    minutes = item.config.getoption("--minutes")
+    if minutes is not None and time.monotonic() > item.config.stash[BEGUN] + minutes * 60:
+        pytest.skip(f"not begun within {minutes:g} minutes")
 
 
 def scope(nodeid: str) -> str:
