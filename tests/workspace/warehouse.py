@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -134,13 +135,17 @@ class Warehouse:
         link = f"{self.host}/storage/{id_}/{number}?signature=secret"
         return {"external_links": [{"external_link": link, "chunk_index": number, **following}]}
 
+    @cached_property
+    def _store(self) -> LocalStore:
+        return LocalStore(Settings(lake=self.root))
+
     def _carried_out(self, statement: str) -> pa.Table:
-        store = LocalStore(Settings(lake=self.root))
         if statement in self.answers:
             return self.answers[statement]
         if statement == "SHOW TABLES":
             named = [("fraud", path.name, "false") for path in sorted((self.root / "tables").iterdir())]
             return pa.table([*zip(*named, strict=True)], ["database", "tableName", "isTemporary"])
+        store = self._store
         if match := _MERGE.fullmatch(statement):
             source = _source(store, match[2])
             if whole := re.fullmatch(r"t\.(\w+) IN \(.*\)", match[3]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -27,7 +26,7 @@ from fraudlake_desk.web import (
 )
 from fraudlake_desk.web.errors import MissingError, PageError
 from fraudlake_desk.web.guard import Guard
-from fraudlake_desk.web.site import wants_json
+from fraudlake_desk.web.site import static_files, wants_json
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -62,20 +61,17 @@ def application(site: Site) -> ASGIApp:
         health_page,
         report_page,
     )
-    routes = [Route("/static/{name}", _static(site)), *(route for module in modules for route in module.routes(site))]
+    routes = [Route("/static/{name}", _static), *(route for module in modules for route in module.routes(site))]
     handlers = dict.fromkeys((FraudlakeError, HTTPException, Exception), refused)
     return Guard(Starlette(routes=routes, exception_handlers=handlers), site.access, refused)
 
 
-def _static(site: Site) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in site.files:
-            raise MissingError(f"there is no file {name}")
-        content, type_ = site.files[name]
-        return Response(content, media_type=type_, headers={"cache-control": "max-age=31536000, immutable"})
-
-    return answer
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in static_files():
+        raise MissingError(f"there is no file {name}")
+    content, type_ = static_files()[name]
+    return Response(content, media_type=type_, headers={"cache-control": "max-age=31536000, immutable"})
 
 
 def _error(site: Site, request: Request, error: Exception) -> Response:

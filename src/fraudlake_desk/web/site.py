@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
-from functools import cached_property
+from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -41,53 +41,52 @@ class Site:
     """Returns the state of a local lake's streams: ``gaps``, sentences on counts that do not add up, ``streams``, and
     ``at`` (UTC). None in a workspace, whose jobs show it."""
 
-    @cached_property
-    def files(self) -> dict[str, tuple[bytes, str]]:
-        """The static files with their types, by name."""
-        package = resources.files("fraudlake_desk")
-        paths = [package / "documents" / "charts.css", *(package / "web" / "static").iterdir()]
-        return {path.name: (path.read_bytes(), _TYPES[path.name[path.name.rindex(".") :]]) for path in paths}
-
-    @cached_property
-    def _templates(self) -> Environment:
-        made = Environment(
-            loader=PackageLoader("fraudlake_desk.web"), autoescape=True, undefined=StrictUndefined, auto_reload=False
-        )
-        made.filters |= {
-            "amount": amount,
-            "brief": brief,
-            "counted": counted,
-            "cut": cut,
-            "day": day,
-            "decimals": decimals,
-            "moment": moment,
-            "number": number,
-            "path": segment,
-            "account_address": account,
-            "shown": shown,
-            "visible": replace_invisible,
-            "plain": plain,
-            "share": share,
-            "whole": whole,
-            "text": text,
-            "words": words,
-        }
-        made.globals["static"] = self._addresses.__getitem__
-        return made
-
-    @cached_property
-    def _addresses(self) -> dict[str, str]:
-        # An address contains a hash of the content, so browsers may cache it forever.
-        digests = {name: hashlib.sha256(content).hexdigest()[:12] for name, (content, _) in self.files.items()}
-        return {name: f"/static/{name}?{digest}" for name, digest in digests.items()}
-
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
         """Render a template as a page."""
         person = getattr(request.state, "person", None)
         token = self.access.form_token(person) if person else None
         shared = {"person": person, "form_token": token, "page": None, "notice": None}
         shared["is_part"] = bool(request.headers.get("x-part"))
-        return HTMLResponse(self._templates.get_template(template).render(shared | values), status)
+        return HTMLResponse(_templates().get_template(template).render(shared | values), status)
+
+
+@cache
+def static_files() -> dict[str, tuple[bytes, str]]:
+    """Return the static files with their types, by name."""
+    package = resources.files("fraudlake_desk")
+    paths = [package / "documents" / "charts.css", *(package / "web" / "static").iterdir()]
+    return {path.name: (path.read_bytes(), _TYPES[path.name[path.name.rindex(".") :]]) for path in paths}
+
+
+@cache
+def _templates() -> Environment:
+    made = Environment(
+        loader=PackageLoader("fraudlake_desk.web"), autoescape=True, undefined=StrictUndefined, auto_reload=False
+    )
+    made.filters |= {
+        "amount": amount,
+        "brief": brief,
+        "counted": counted,
+        "cut": cut,
+        "day": day,
+        "decimals": decimals,
+        "moment": moment,
+        "number": number,
+        "path": segment,
+        "account_address": account,
+        "shown": shown,
+        "visible": replace_invisible,
+        "plain": plain,
+        "share": share,
+        "whole": whole,
+        "text": text,
+        "words": words,
+    }
+    # An address contains a hash of the content, so browsers may cache it forever.
+    digests = {name: hashlib.sha256(content).hexdigest()[:12] for name, (content, _) in static_files().items()}
+    addresses = {name: f"/static/{name}?{digest}" for name, digest in digests.items()}
+    made.globals["static"] = addresses.__getitem__
+    return made
 
 
 def done(request: Request, address: str) -> Response:
