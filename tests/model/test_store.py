@@ -195,7 +195,10 @@ def test_a_store_that_cannot_be_written_is_one_line_without_a_stack_trace(
 @pytest.mark.slow
 def test_a_process_that_is_killed_while_it_makes_the_store_leaves_none_or_a_whole_one(tmp_path: Path) -> None:
     lake: Any = SimpleNamespace(models=tmp_path / "models")
-    with subprocess.Popen([sys.executable, "-c", OPEN, str(lake.models)], stderr=subprocess.DEVNULL) as process:
+    (tmp_path / "cache").mkdir()
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", OPEN, str(lake.models)]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
         begun = time.monotonic()
         while not any(file.stat().st_size for file in lake.models.glob("*.db")):
             assert process.poll() is None and time.monotonic() - begun < PATIENCE

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 from filelock import FileLock
 
 from fraudlake.errors import FraudlakeError
+from fraudlake.process import host
 
 if TYPE_CHECKING:
     from fraudlake.lake import Lake
@@ -127,18 +130,40 @@ def _make(file: Path) -> None:
     """Create the SQLite file if it does not exist.
 
     MLflow creates its tables in many steps, and refuses a file if it was killed between two of them (seen in 3.17). So
-    the tables are created in a draft, which is renamed once it is complete.
+    the tables are created in a draft, which is renamed once it is complete. As they take seconds, this machine's cache
+    has a copy for the next lake.
     """
-    from mlflow import MlflowClient
-
     with FileLock(file.with_name(".lock")):
         if file.exists() and file.stat().st_size:
             return
-        log_only_errors()
         draft = file.with_name(".draft.db")
-        draft.unlink(missing_ok=True)
-        MlflowClient(f"sqlite:///{draft}").search_experiments(max_results=1)
+        empty = host.cache_folder() / f"models-{metadata.version('mlflow')}.db"
+        if empty.exists():
+            shutil.copyfile(empty, draft)
+        else:
+            _make_tables(draft)
+            with contextlib.suppress(OSError):  # the cache may be read-only
+                _copy_whole(draft, empty)
         draft.replace(file)
+
+
+def _make_tables(draft: Path) -> None:
+    from mlflow import MlflowClient
+
+    log_only_errors()
+    draft.unlink(missing_ok=True)
+    MlflowClient(f"sqlite:///{draft}").search_experiments(max_results=1)
+    with contextlib.closing(sqlite3.connect(draft)) as store:
+        # MLflow's default experiment names the current folder; whoever opens the store next makes it again.
+        store.execute("DELETE FROM experiments")
+        store.commit()
+
+
+def _copy_whole(file: Path, name: Path) -> None:
+    """Copy a file so that nobody sees a part of it."""
+    copy = name.with_name(f"{name.name}.{os.getpid()}")
+    shutil.copyfile(file, copy)
+    copy.replace(name)
 
 
 def _correct_uris(store: sqlite3.Connection, artifacts: str) -> None:
