@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fraudlake.errors import FraudlakeError, cause_of
 from fraudlake.kafka import client
 from fraudlake.lake import json_file, lock
+from fraudlake.lake.recent_progress import RecentProgress
 from fraudlake.process import stop
 from fraudlake_lane import alerts, messages, neighbours, session, topics
 
@@ -51,11 +52,12 @@ class Totals:
     state_rows: int = 0
     """Entries of the state now."""
     _last: int = field(default=-1, repr=False)
+    _progress: RecentProgress = field(default_factory=RecentProgress, repr=False)
 
     def add(self, query: StreamingQuery) -> bool:
         """Add a query's new progress reports; return whether there were batches."""
         before = self.batches
-        for report in query.recentProgress:
+        for report in self._progress.read(query):
             if report.batchId > self._last:
                 self._last = report.batchId
                 self.batches += 1

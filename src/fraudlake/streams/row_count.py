@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fraudlake.lake.commit import new_rows
+from fraudlake.lake.recent_progress import RecentProgress
 from fraudlake.lake.store import Snapshot
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class RowCount:
         """
         self.rows = self.batches = 0
         self._last_batch = -1
+        self._progress = RecentProgress()
         self._lake = lake
         self._step = step
         self._reads = reads
@@ -47,7 +49,7 @@ class RowCount:
     def update(self, query: StreamingQuery) -> list[Any]:
         """Add the query's new reports on micro-batches that had rows, and return them."""
         new = []
-        for report in query.recentProgress:
+        for report in self._progress.read(query):
             # Over Spark Connect ``report["numInputRows"]`` is None, the attribute is not (seen in PySpark 4.2).
             if report.batchId > self._last_batch and report.numInputRows > 0:
                 self._last_batch = report.batchId
