@@ -67,7 +67,7 @@ demo: $(READY) ## run the main job on transactions that a real Flink wrote, and 
 quick: $(TESTS_READY) ## run the tests without a Spark session that take less than a second each
 	@$(BIN)/python -m pytest -m "not stream and not slow"
 
-test: $(TESTS_READY) ## run the tests of every guarantee: about ten minutes on two cores
+test: $(TESTS_READY) ## run the tests of every guarantee: ten to twenty minutes on two cores
 	@$(BIN)/python -m pytest -m "not long"
 
 test-long: $(TESTS_READY) ## run the other tests: second passes, crash points at every commit, soaks, whole matrices; with THIRD=2 from the second third on; with MINUTES=40 only what begins in time
