@@ -93,13 +93,13 @@ TOGETHER = {
 """Files that share what takes a minute to make: one process runs them."""
 
 BEGUN = pytest.StashKey[float]()
-"""When this process began to run tests, by its monotonic clock, in seconds."""
+"""When this process started, by its monotonic clock, in seconds."""
 
 FLINK = Path(__file__).parent.parent / "fixtures" / "flink"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--third", type=int, choices=(1, 2, 3), default=1, help="begin with this third of the files")
+    parser.addoption("--third", type=int, choices=(1, 2, 3), help="begin with this third of the files")
     parser.addoption("--minutes", type=float, help="skip the tests that are not begun within so many minutes")
 
 
@@ -110,10 +110,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     order = {Path(__file__).parent / file: at for at, file in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: order.get(item.path, len(order)))
-    scopes = list(dict.fromkeys(scope(item.nodeid) for item in items))
-    # A third is every third file, so that each has some of the longest.
-    turn = {name: (at - config.getoption("--third") + 1) % 3 for at, name in enumerate(scopes)}
-    items.sort(key=lambda item: turn[scope(item.nodeid)])
+    third = config.getoption("--third")
+    if third is not None:
+        scopes = list(dict.fromkeys(scope(item.nodeid) for item in items))
+        # A third is every third file, so that each has some of the longest.
+        turn = {name: (at - third + 1) % 3 for at, name in enumerate(scopes)}
+        items.sort(key=lambda item: turn[scope(item.nodeid)])
 
 
 @pytest.hookimpl(tryfirst=True)
