@@ -209,3 +209,18 @@ def test_a_process_that_is_killed_while_it_makes_the_store_leaves_none_or_a_whol
 
     assert Registry(model_store(lake), "model", "model").champion() is None
     assert [file.name for file in lake.models.glob("*.db")] == ["mlflow.db"]
+
+
+@pytest.mark.slow
+def test_a_second_store_is_the_empty_one_of_the_cache_which_has_no_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    lakes: list[Any] = [SimpleNamespace(models=tmp_path / name) for name in ("first", "second")]
+    for lake in lakes:
+        model_store(lake)
+
+    (empty,) = (tmp_path / "cache" / "fraudlake").iterdir()
+    assert {(lake.models / "mlflow.db").read_bytes() for lake in lakes} == {empty.read_bytes()}
+    assert str(tmp_path).encode() not in empty.read_bytes()
+    assert Registry(model_store(lakes[1]), "model", "model").champion() is None

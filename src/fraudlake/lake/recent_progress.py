@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 class RecentProgress:
     """Reads the recent reports of a stream's queries.
 
-    Spark keeps a hundred reports, which take two hundred times as long to read as the last one: 75 ms, so that looking
-    five times a second takes a third of a core (seen in 4.2).
+    Spark keeps up to a hundred. Reading 60 takes 45 ms, and the last one 0.4 ms (seen in 4.2): five times a second, all
+    reports of one query take a quarter of a core.
     """
 
     def __init__(self) -> None:
         """Begin before the first report."""
-        self._last: tuple[str, int, str] | None = None
+        self._last: tuple[object, ...] | None = None
 
     def read(self, query: StreamingQuery) -> list[StreamingQueryProgress]:
         """Return the recent reports of a query, or none if its last report has not changed since the last call."""
         report = query.lastProgress
-        last = None if report is None else (str(report.runId), report.batchId, report.timestamp)
+        last = None if report is None else (report.runId, report.batchId, report.timestamp)
         if last == self._last:
             return []
         self._last = last

@@ -138,7 +138,7 @@ def _make(file: Path) -> None:
             return
         draft = file.with_name(".draft.db")
         empty = host.cache_folder() / f"models-{metadata.version('mlflow')}.db"
-        if empty.exists():
+        if os.access(empty, os.R_OK):
             shutil.copyfile(empty, draft)
         else:
             _make_tables(draft)
@@ -154,16 +154,19 @@ def _make_tables(draft: Path) -> None:
     draft.unlink(missing_ok=True)
     MlflowClient(f"sqlite:///{draft}").search_experiments(max_results=1)
     with contextlib.closing(sqlite3.connect(draft)) as store:
-        # MLflow's default experiment names the current folder; whoever opens the store next makes it again.
+        # MLflow's default experiment has the path of the current folder. MLflow makes it again when it opens the store.
         store.execute("DELETE FROM experiments")
         store.commit()
 
 
 def _copy_whole(file: Path, name: Path) -> None:
-    """Copy a file so that nobody sees a part of it."""
+    """Copy a file so that another process never sees a part of it."""
     copy = name.with_name(f"{name.name}.{os.getpid()}")
-    shutil.copyfile(file, copy)
-    copy.replace(name)
+    try:
+        shutil.copyfile(file, copy)
+        copy.replace(name)
+    finally:
+        copy.unlink(missing_ok=True)
 
 
 def _correct_uris(store: sqlite3.Connection, artifacts: str) -> None:

@@ -83,8 +83,8 @@ def _templates() -> Environment:
         "words": words,
     }
     # An address contains a hash of the content, so browsers may cache it forever.
-    digests = {name: hashlib.sha256(content).hexdigest()[:12] for name, (content, _) in static_files().items()}
-    addresses = {name: f"/static/{name}?{digest}" for name, digest in digests.items()}
+    hashes = {name: hashlib.sha256(content).hexdigest()[:12] for name, (content, _) in static_files().items()}
+    addresses = {name: f"/static/{name}?{hashed}" for name, hashed in hashes.items()}
     made.globals["static"] = addresses.__getitem__
     return made
 
