@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from fraudlake.features import entity_features
+from fraudlake.features.decided import FIELDS
+from fraudlake.features.feature_buckets import DECIDED, FeatureBuckets
 from fraudlake.features.feature_plan import Plan
+from fraudlake.settings import Settings
 from fraudlake.settings.features import DeclaredFeature
 from tests.features.test_entity_features import COLUMNS, DAY, HOLDS, Row, cuts, drawn, micros, rounded, table
 
@@ -154,6 +158,29 @@ def test_verdicts_that_come_between_micro_batches_give_what_the_history_gives(se
         features, state = entity_features.compute(state, table(batch), plan(DAY), decided(rows, come))
         found += features.to_pylist()
     assert found == whole
+
+
+def test_verdicts_on_a_first_load_count_however_long_it_is() -> None:
+    hours = np.arange(60 * 24)
+    features = [{"name": "frauds", "aggregate": "fraud_count", "window": "1 day"}]
+    bucketed = FeatureBuckets.from_settings(Settings.model_validate({"features": features, "buckets": 1}))
+    whole = {
+        "account": pa.array(np.ones(len(hours), np.int64)),
+        "time": hours * 3_600_000_000,
+        "amount": np.ones(len(hours)),
+        "source": pa.array(["part-0"] * len(hours)),
+        "position": hours,
+        "account_id": ["a"] * len(hours),
+        "transaction_id": [str(hour) for hour in hours],
+        "label": pa.array([False] * len(hours)),
+    }
+    rows = pa.table({name: whole[name] for name in bucketed.rows.names}).cast(bucketed.rows)
+    is_fraud = pa.array([True] * len(hours))
+    decided_rows = rows.append_column(FIELDS[0], is_fraud).append_column(FIELDS[1], pa.array(whole["time"] + 1))
+
+    found, after = bucketed.step(0, {DECIDED: decided_rows}, rows)
+    assert found["frauds"].to_pylist() == [min(hour, 23) for hour in hours]
+    assert len(after[DECIDED]) < len(hours)
 
 
 def test_moving_all_verdicts_by_a_day_changes_exactly_what_they_tell_on_that_day() -> None:

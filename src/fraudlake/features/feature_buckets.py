@@ -117,8 +117,13 @@ class FeatureBuckets:
         computed = rows
         plan = self.plans.get(entity.name)
         verdicts = state.get(DECIDED)
-        if verdicts is not None:
-            verdicts = after[DECIDED] = self._decided(verdicts, rows, plan)
+        if verdicts is not None and plan is not None and plan.sees_labels:
+            if any(feature.aggregate == "seconds_since_fraud" for feature in plan.features):
+                verdicts = decided.with_disputed(verdicts, rows)
+            # The rows see all of them: a first load may be much longer than the windows.
+            after[DECIDED] = self._within_later_windows(verdicts, rows)
+        elif verdicts is not None:
+            after[DECIDED] = verdicts
         if plan is not None:
             # Only transactions of the same key see a verdict.
             of_keys = verdicts and verdicts.filter(pc.is_in(verdicts["account"], rows["account"]))
@@ -138,12 +143,10 @@ class FeatureBuckets:
         computed, after[account_features.STATE] = account_features.compute(memory, computed, is_ordered)
         return computed, after
 
-    def _decided(self, verdicts: pa.Table, rows: pa.Table, plan: Plan | None) -> pa.Table:
-        """Return the decided transactions of a bucket that may be in the windows of its rows, or of later rows."""
-        if not len(verdicts) or plan is None or not plan.sees_labels:
+    def _within_later_windows(self, verdicts: pa.Table, rows: pa.Table) -> pa.Table:
+        """Return the decided transactions of a bucket that may be in the windows of rows after these."""
+        if not len(rows):
             return verdicts
-        if any(feature.aggregate == "seconds_since_fraud" for feature in plan.features):
-            verdicts = decided.with_disputed(verdicts, rows)
         is_needed = pc.greater_equal(verdicts["time"], ordering.clock(rows) - 2 * self.look_back)
         return verdicts if pc.all(is_needed).as_py() else verdicts.filter(is_needed)
 
