@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -155,13 +156,19 @@ def test_a_clusters_master_tells_which_address_of_this_machine_its_executors_rea
 
 
 @pytest.mark.slow
-def test_a_wrong_option_of_java_is_explained(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("FRAUDLAKE_JAVA_OPTIONS", "-Xss1", r"The Java thread stack size specified is too small"),
+        ("FRAUDLAKE_DRIVER_MEMORY", "300m", r".*System memory \d+ must be at least \d+"),
+    ],
+)
+def test_java_that_does_not_start_is_explained(tmp_path: Path, name: str, value: str, reason: str) -> None:
     (tmp_path / "lake" / "landing").mkdir(parents=True)
-    (tmp_path / "lake" / "landing" / "part-0").write_bytes(b"")
-    environment = {**os.environ, "FRAUDLAKE_JAVA_OPTIONS": "-Xss1"}
-    ended = subprocess.run([program(), "ingest"], env=environment, capture_output=True, text=True, check=False)
+    environment = {**os.environ, name: value}
+    ended = subprocess.run([program(), "refine"], env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
-    assert ended.stderr.startswith("fraudlake: Spark did not start (The Java thread stack size specified is too small")
+    assert re.match(rf"fraudlake: Spark did not start \({reason}", ended.stderr)
 
 
 def test_the_modules_of_another_spark_are_refused_in_one_line(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ COMMON_CONFIGURATION = {
 JAVA_OPTIONS = (
     # A micro-batch's rows are few, large arrays: the parallel collector takes a seventh of G1's time for them.
     "-XX:+UseParallelGC",
+    # A thread of Spark's that has no memory left ends, and whoever waits for its result waits for ever.
+    "-XX:+ExitOnOutOfMemoryError",
     # Without it, Java 17 and later log a line when Arrow accesses the internals of java.nio.
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "-Duser.timezone=UTC",
@@ -215,7 +217,8 @@ def environment() -> dict[str, str]:
 def _cause(log: Path, begin: int, error: Exception) -> str:
     """Return the first line that Java printed before it ended, such as a wrong option, or the error's line."""
     if isinstance(error, OSError) or "JAVA_GATEWAY_EXITED" not in str(error):
-        return first_line(error)
+        _, _, of_java = str(error).partition("\n: ")  # py4j first says what it has called
+        return first_line(of_java or error)
     printed = log.read_bytes()[begin:].decode(errors="replace").splitlines()
     telling = (line for line in printed if "WARN" not in line and "during initialization of VM" not in line)
     return first_line("\n".join(telling)) or first_line(error)
