@@ -53,7 +53,7 @@ def _stream(lake: Lake, aggregates: Sequence[GroupAggregate]) -> Stream:
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         if batch_id == 0:
             # It touches all groups, so its rows are read only to compute these.
-            updates = _updates(lake, aggregates, refresh.whole_days(lake))
+            updates = _updates(lake, aggregates, refresh.divided(refresh.whole_days(lake)))
             threads.call_all([*([partial(cases.update_all, lake)] if has_cases else []), *updates])
             return
         touched = refresh.select_whole_days(lake, batch, f"{first.step}.date")
@@ -61,9 +61,12 @@ def _stream(lake: Lake, aggregates: Sequence[GroupAggregate]) -> Stream:
             by_day, entities = _summary(touched, first, has_cases)
             rows = sum(by_day.values())
             require_again(rows)
+            # Groups are computed from all rows of their days, old and new; few new rows touch few groups.
+            is_many = rows > _MANY
+            whole = refresh.counts(lake, [*by_day]) if is_many else by_day
             # If most rows of the days are new, computing every group is faster than finding the touched ones.
-            is_most = rows > _MANY and 2 * rows > refresh.count(lake, [*by_day])
-            updates = _updates(lake, aggregates, [*by_day], None if is_most else touched)
+            is_most = is_many and 2 * rows > sum(whole.values())
+            updates = _updates(lake, aggregates, refresh.divided(whole), None if is_most else touched)
             threads.call_all([partial(cases.update, lake, entities), *updates])
 
     return Stream(
@@ -93,18 +96,22 @@ def _summary(
 
 
 def _updates(
-    lake: Lake, aggregates: Collection[GroupAggregate], days: list[date], touched: DataFrame | None = None
+    lake: Lake, aggregates: Collection[GroupAggregate], parts: list[list[date]], touched: DataFrame | None = None
 ) -> list[Callable[[], None]]:
-    """Return a call per table that computes and merges the groups of some days, or only those in ``touched``."""
-    if not days:
+    """Return a call per table that computes and merges the groups of some days, or only those in ``touched``.
+
+    ``parts`` are the days whose groups are merged at once.
+    """
+    if not parts:
         return []
     rules = _rules(lake)
 
     def update(aggregate: GroupAggregate) -> None:
-        groups = _computed(lake, aggregate, lake.read(tables.SILVER_TRANSACTIONS), days, rules)
-        if touched is not None:
-            groups = refresh.select_groups(groups, touched.select(f"{aggregate.step}.*").distinct(), aggregate.keys)
-        lake.writer(aggregate.table).upsert(groups, aggregate.keys, days)
+        for days in parts:
+            groups = _computed(lake, aggregate, lake.read(tables.SILVER_TRANSACTIONS), days, rules)
+            if touched is not None:
+                groups = refresh.select_groups(groups, touched.select(f"{aggregate.step}.*").distinct(), aggregate.keys)
+            lake.writer(aggregate.table).upsert(groups, aggregate.keys, days)
 
     return [partial(update, aggregate) for aggregate in aggregates]
 
@@ -120,7 +127,7 @@ def _take_on(lake: Lake, aggregates: Sequence[GroupAggregate]) -> None:
     if not new and {*of_bounds} <= {*checkpoint.notes.also_writes}:
         return
     if not checkpoint.is_new:
-        threads.call_all(_updates(lake, new, refresh.whole_days(lake) if new else []))
+        threads.call_all(_updates(lake, new, refresh.divided(refresh.whole_days(lake)) if new else []))
         if of_bounds:
             cases.update_all(lake)
     checkpoint.notes.note_also_writes([*(aggregate.table.name for aggregate in others), *of_bounds])
@@ -142,8 +149,10 @@ def recompute(
         days: the days.
         alerts: the alerts to aggregate; by default all.
     """
-    computed = _computed(lake, aggregate, transactions, days, _rules(lake), alerts)
-    refresh.replace_days(lake, computed, aggregate, days)
+    rules = _rules(lake)
+    for part in refresh.divided(refresh.counts(lake, days)):
+        computed = _computed(lake, aggregate, transactions, part, rules, alerts)
+        refresh.replace_days(lake, computed, aggregate, part)
 
 
 def _computed(

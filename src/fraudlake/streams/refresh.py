@@ -18,7 +18,7 @@ from fraudlake.text.sql_text import one_of
 from fraudlake.times import literals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import date
 
     from pyspark.sql import Column, DataFrame
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from fraudlake.gold.aggregate import Aggregate
     from fraudlake.lake import Lake
     from fraudlake.tables import Table
+
+_AT_ONCE = 4_000_000
+"""Number of transactions whose groups are computed at once."""
 
 
 def touched(lake: Lake, aggregates: Sequence[Aggregate]) -> DataFrame:
@@ -45,22 +48,41 @@ def select_whole_days(lake: Lake, batch: DataFrame, day: str) -> DataFrame:
     return batch if first_day is None else batch.where(F.col(day) >= literals.day(first_day))
 
 
-def whole_days(lake: Lake) -> list[date]:
-    """Return the days of silver that can be computed again."""
+def whole_days(lake: Lake) -> dict[date, int]:
+    """Return the days of silver that can be computed again, with the number of their transactions."""
     first_day = _first_day(lake)
-    days = lake.store.query(f"SELECT DISTINCT date FROM {tables.SILVER_TRANSACTIONS.name}", tables.SILVER_TRANSACTIONS)[
-        "date"
-    ].to_pylist()
-    return [day for day in days if first_day is None or day >= first_day]
+    return {day: number for day, number in _counts(lake).items() if first_day is None or day >= first_day}
 
 
 def _first_day(lake: Lake) -> date | None:
     return machine_clock.first_day(lake, tables.SILVER_TRANSACTIONS.name, tables.SILVER_ALERTS.name)
 
 
-def count(lake: Lake, days: list[date]) -> int:
-    """Count the transactions of some days."""
-    return lake.store.count(tables.SILVER_TRANSACTIONS, one_of("date", days))
+def counts(lake: Lake, days: list[date]) -> dict[date, int]:
+    """Return the number of the transactions of each of some days."""
+    return dict.fromkeys(days, 0) | _counts(lake, f"WHERE {one_of('date', days)}")
+
+
+def _counts(lake: Lake, where: str = "") -> dict[date, int]:
+    table = tables.SILVER_TRANSACTIONS
+    counted = lake.store.query(f"SELECT date, count(*) AS number FROM {table.name} {where} GROUP BY date", table)
+    return dict(zip(counted["date"].to_pylist(), counted["number"].to_pylist(), strict=True))
+
+
+def divided(days: Mapping[date, int]) -> list[list[date]]:
+    """Divide days into parts of at most :data:`_AT_ONCE` transactions, or of a single day with more.
+
+    The groups of a part are merged into their table at once, so all of them are in memory.
+    """
+    parts: list[list[date]] = []
+    rows = 0
+    for day, number in sorted(days.items()):
+        if not parts or rows + number > _AT_ONCE:
+            parts.append([])
+            rows = 0
+        parts[-1].append(day)
+        rows += number
+    return parts
 
 
 def select_groups(computed: DataFrame, groups: DataFrame, keys: Sequence[str]) -> DataFrame:
