@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fraudlake.features import entity_features
+from fraudlake.features import entity_features, feature_buckets
 from fraudlake.features.decided import FIELDS
 from fraudlake.features.feature_buckets import DECIDED, FeatureBuckets
 from fraudlake.features.feature_plan import Plan
@@ -160,7 +160,9 @@ def test_verdicts_that_come_between_micro_batches_give_what_the_history_gives(se
     assert found == whole
 
 
-def test_verdicts_on_a_first_load_count_however_long_it_is() -> None:
+@pytest.mark.parametrize("step_rows", [100, 5000])
+def test_verdicts_on_a_first_load_count_however_long_it_is(step_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feature_buckets, "_STEP_ROWS", step_rows)
     hours = np.arange(60 * 24)
     features = [{"name": "frauds", "aggregate": "fraud_count", "window": "1 day"}]
     bucketed = FeatureBuckets.from_settings(Settings.model_validate({"features": features, "buckets": 1}))
@@ -178,9 +180,12 @@ def test_verdicts_on_a_first_load_count_however_long_it_is() -> None:
     is_fraud = pa.array([True] * len(hours))
     decided_rows = rows.append_column(FIELDS[0], is_fraud).append_column(FIELDS[1], pa.array(whole["time"] + 1))
 
-    found, after = bucketed.step(0, {DECIDED: decided_rows}, rows)
-    assert found["frauds"].to_pylist() == [min(hour, 23) for hour in hours]
-    assert len(after[DECIDED]) < len(hours)
+    shuffled = rows.take(np.random.default_rng(1).permutation(len(rows)))
+    parts = [*bucketed.steps(0, {DECIDED: decided_rows}, shuffled)]
+    assert len(parts) == -(-len(hours) // step_rows)
+    frauds = {row["transaction_id"]: row["frauds"] for part, _ in parts for row in part.to_pylist()}
+    assert frauds == {str(hour): min(hour, 23) for hour in hours}
+    assert len(parts[-1][1][DECIDED]) < len(hours)
 
 
 def test_moving_all_verdicts_by_a_day_changes_exactly_what_they_tell_on_that_day() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -73,11 +73,11 @@ def bound_milliseconds(settings: Settings) -> int:
     return math.ceil(settings.max_out_of_orderness / timedelta(milliseconds=1))
 
 
-def _as_they_arrive(evaluator: Evaluator) -> buckets.Step:
-    def step(bucket: int, state: buckets.State, rows: pa.Table) -> tuple[pa.Table, buckets.State]:
-        return evaluator.evaluate(bucket, state, rows, ordering.clock(rows) - GRACE)
+def _as_they_arrive(evaluator: Evaluator) -> buckets.Steps:
+    def steps(bucket: int, state: buckets.State, rows: pa.Table) -> Iterator[tuple[pa.Table, buckets.State]]:
+        yield evaluator.evaluate(bucket, state, rows, ordering.clock(rows) - GRACE)
 
-    return step
+    return steps
 
 
 def _in_event_time(evaluator: Evaluator, bound_milliseconds: int) -> buckets.TimedStep:

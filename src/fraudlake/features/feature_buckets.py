@@ -40,6 +40,8 @@ _PARTS = "slice BIGINT, entity BIGINT, payload BINARY"
 _SLICE_ROWS = 32_768
 """The number of rows whose parts are joined at once; it divides 2**33, the distance between partitions' row numbers."""
 _PAYLOAD_ROWS = 100_000
+_STEP_ROWS = 250_000
+"""The approximate number of a bucket's rows whose features are computed at once."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,15 @@ class FeatureBuckets:
             if name.startswith(HASH_OF):
                 added[name] = buckets.key_hash([name.removeprefix(HASH_OF)])
         return buckets.pack(silver.withColumns(added), self.fields, self.bucket_count, every, keys, len(keys) > 1)
+
+    def steps(self, bucket: int, state: buckets.State, rows: pa.Table) -> Iterator[tuple[pa.Table, buckets.State]]:
+        """Compute a bucket's part of the features of its rows, some rows after the other, as :meth:`step` does.
+
+        What is computed of a row is some times as large as the row, so it is passed on before the next rows' is.
+        """
+        for part in _in_time_order(rows):
+            computed, state = self.step(bucket, state, part)
+            yield computed, state
 
     def step(self, bucket: int, state: buckets.State, rows: pa.Table) -> tuple[pa.Table, buckets.State]:
         """Compute a bucket's part of the features of its rows, and its new state."""
@@ -233,6 +244,15 @@ class FeatureBuckets:
         rows = self.expressions.add_to(rows)
         further = [name for name in rows.column_names if name not in self.computed.names]
         return rows.select([*self.computed.names, *further])
+
+
+def _in_time_order(rows: pa.Table) -> Iterator[pa.Table]:
+    """Yield rows in parts of a period each, within which they keep their order."""
+    time = rows["time"].to_numpy()
+    begins = np.unique(np.sort(time)[_STEP_ROWS::_STEP_ROWS])
+    part_of = np.searchsorted(begins, time, "right")
+    for part in range(len(begins) + 1):
+        yield rows.filter(pa.array(part_of == part)) if len(begins) else rows
 
 
 def merge_decided(old: pa.Table | None, supplements: buckets.Supplements) -> pa.Table:

@@ -59,8 +59,9 @@ def compute_history(
 
     def parts(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
         rows, supplements = buckets.divided([frame], bucketed.rows)
-        computed, _ = bucketed.step(key[0], {DECIDED: merge_decided(None, supplements)}, rows)
-        output: pd.DataFrame = bucketed.packed(computed, key[0], select).to_pandas()
+        steps = bucketed.steps(key[0], {DECIDED: merge_decided(None, supplements)}, rows)
+        payloads = [bucketed.packed(computed, key[0], select) for computed, _ in steps]
+        output: pd.DataFrame = pa.concat_tables(payloads).to_pandas()
         return output
 
     packed = bucketed.pack(silver)
@@ -153,9 +154,9 @@ def compute_stream(silver: DataFrame, settings: Settings, changes: Changes | Non
     is_forgetting = pending.forget is not None
     is_whole = pending.is_whole
 
-    def step(bucket: int, state: buckets.State, rows: pa.Table) -> tuple[pa.Table, buckets.State]:
-        computed, after = bucketed.step(bucket, state, rows)
-        return bucketed.packed(computed, bucket), after
+    def steps(bucket: int, state: buckets.State, rows: pa.Table) -> Iterator[tuple[pa.Table, buckets.State]]:
+        for computed, after in bucketed.steps(bucket, state, rows):
+            yield bucketed.packed(computed, bucket), after
 
     def change(bucket: int, state: buckets.State, supplements: buckets.Supplements) -> buckets.State:
         return bucketed.changed(bucket, state, supplements, is_forgetting, is_whole)
@@ -163,7 +164,7 @@ def compute_stream(silver: DataFrame, settings: Settings, changes: Changes | Non
     every = sorted({*bucketed.entities, *map(number, pending.tiled)}) if pending else ()
     retired = pending.retired if is_whole else ()
     processor = buckets.BucketProcessor(
-        bucketed.state, bucketed.rows, step, change if pending else buckets.unchanged, retired
+        bucketed.state, bucketed.rows, steps, change if pending else buckets.unchanged, retired
     )
     packed = buckets.supplemented(bucketed.pack(silver, every), _supplements(pending, settings.buckets))
     by_bucket = packed.groupBy("bucket")
@@ -191,7 +192,9 @@ def tiles_of(silver: DataFrame, settings: Settings) -> DataFrame:
         silver = _within_reach(silver, newest, settings.features)
 
     def tiles(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
-        _, state = bucketed.step(key[0], {}, buckets.unpack(frame["payload"], bucketed.rows))
+        state: buckets.State = {}
+        for _, after in bucketed.steps(key[0], state, buckets.unpack(frame["payload"], bucketed.rows)):
+            state = after
         supplement = to_bytes(state[TILES])
         output: pd.DataFrame = pa.table({"bucket": [key[0]], "name": [TILES], "supplement": [supplement]}).to_pandas()
         return output

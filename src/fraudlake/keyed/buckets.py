@@ -275,8 +275,8 @@ def empty(state: State) -> State:
     return {name: table.schema.empty_table() for name, table in state.items()}
 
 
-Step = Callable[[int, State, pa.Table], tuple[pa.Table, State]]
-"""Takes a bucket's number, its state and its new rows; returns the output and the new state."""
+Steps = Callable[[int, State, pa.Table], Iterator[tuple[pa.Table, State]]]
+"""Takes a bucket's number, its state and its new rows; yields the output and the new state after each part of them."""
 
 
 class BucketProcessor(StatefulProcessor):
@@ -286,7 +286,7 @@ class BucketProcessor(StatefulProcessor):
         self,
         state: Mapping[str, pa.Schema],
         rows: pa.Schema,
-        step: Step,
+        steps: Steps,
         change: Change = unchanged,
         retired: Collection[str] = (),
     ) -> None:
@@ -295,7 +295,7 @@ class BucketProcessor(StatefulProcessor):
         Tables of the state whose names are in ``retired`` are removed from the partitions that have rows.
         """
         self._schemas = (state, rows)
-        self._step = step
+        self._steps = steps
         self._change = change
         self._retired = retired
 
@@ -307,12 +307,12 @@ class BucketProcessor(StatefulProcessor):
         """Process the payloads that a micro-batch has of one bucket."""
         new, supplements = divided(rows, self._schemas[1])
         state = self._change(key[0], self._state.read(), supplements)
-        output = None
         if len(new):
-            output, state = self._step(key[0], state, new)
+            for output, after in self._steps(key[0], state, new):
+                state = after
+                if len(output):
+                    yield _frame(output)
         self._state.write(state)
-        if output is not None and len(output):
-            yield _frame(output)
 
 
 WAITING = "waiting"
