@@ -154,7 +154,7 @@ def read_queued_alerts(store: Store, condition: str) -> pa.Table:
     Their columns are ``rule, version, alert_id, account_id, day`` (the date of ``timestamp``), and ``is_fraud``, which
     is 1 or 0, or null without a verdict.
     """
-    of_days = f"{condition} AND {_DAY} IN (SELECT day FROM {GOLD_REVIEW_QUEUE.name})"
+    of_days = f"{condition} AND {_DAY} IN (SELECT DISTINCT day FROM {GOLD_REVIEW_QUEUE.name})"
     return pa.concat_tables(
         store.query(_with_verdicts(store, table, of_days), table, SILVER_VERDICTS, GOLD_REVIEW_QUEUE)
         for table in (SILVER_ALERTS, SILVER_SHADOW_ALERTS)
