@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
@@ -27,7 +27,7 @@ from fraudlake_desk.documents.letters import shown
 from fraudlake_desk.lookup import history, links, money, panels
 from fraudlake_desk.lookup.money import amount
 from fraudlake_desk.review import actions, attachments, marks, verdicts
-from fraudlake_desk.web import finding, forms, link_drawing, matter_forms
+from fraudlake_desk.web import boxes, finding, forms, link_drawing, matter_forms
 from fraudlake_desk.web.cut import brief
 from fraudlake_desk.web.errors import MissingError, PageError
 from fraudlake_desk.web.names import account, digest, segment
@@ -242,6 +242,9 @@ def _decide(store: Store, analyst: str, item: Item, fields: Fields) -> Event:
     note = fields.get("note")
     is_correction = bool(fields.get("correct"))
     payments = fields.getlist("fraud") if decision == "fraud" else []
+    if decision == "fraud" and "others" in fields:
+        own = [row["transaction_id"] for row in _in_order(marks.rows(store, item, item.transaction_ids).values())]
+        payments += [id_ for value in fields.getlist("others") for id_ in boxes.ids(value, own)]
     if decision == "fraud" and not payments:
         raise PageError("mark the payments that are fraud: nothing was written")
     fraud = marks.amounts(store, item, payments)
@@ -292,6 +295,10 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
     currency_of = {row["transaction_id"]: money.currencies(store.settings, [row]) for row in past.transactions}
     paid_in = sorted({name for payment in payments for name in currency_of.get(payment["transaction_id"], ())})
     currencies = money.sum_currencies(store.settings, paid_in)
+    covered = {*item.transaction_ids}
+    raising = [payment for payment in payments if payment["transaction_id"] in covered]
+    sharing = {payment["transaction_id"] for payment in raising[boxes.MOST :]}
+    with_box = [payment for payment in payments if payment["transaction_id"] not in sharing]
     of_account = [] if case else cases.read_cases_of_account(store, item.account_id, _CASES)
     by_hand = [] if case else opened.rows(store, lambda event: event.account_id == item.account_id)
     on_day = [one for one in of_account if row and cases.is_on_day(one, row["day"])]
@@ -314,8 +321,9 @@ def _page(site: Site, request: Request, store: Store, named: Named) -> Response:
         item=item,
         state=state,
         is_drawn=case is None and row is not None,
-        payments=payments,
-        listed={payment["transaction_id"] for payment in payments},
+        payments=with_box,
+        others=boxes.shared(raising),
+        listed={payment["transaction_id"] for payment in with_box},
         is_correction=state.decision is not None and state.covers(item),
         expired=_expired(state),
         dossier=f"/items/{segment(with_dossier['case_id'])}/dossier" if with_dossier else None,
@@ -383,8 +391,12 @@ def _payments(store: Store, item: Item, past: History, state: State) -> list[dic
     rows = {row["transaction_id"]: row for row in past.transactions if row["transaction_id"] in wanted}
     if missing := sorted(wanted - rows.keys()):
         rows |= marks.rows(store, item, missing)
-    ordered = sorted(rows.values(), key=lambda row: (row["timestamp"], row["transaction_id"]))
-    return [{**row, "is_marked": row["transaction_id"] in fraud_ids} for row in ordered]
+    marked = {*fraud_ids}
+    return [{**row, "is_marked": row["transaction_id"] in marked} for row in _in_order(rows.values())]
+
+
+def _in_order(payments: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(payments, key=lambda row: (row["timestamp"], row["transaction_id"]))
 
 
 def _arguments(site: Site, request: Request) -> tuple[Store, str, date | None]:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LARGEST = 512 << 10
-"""Most bytes of a form: enough for the longest note, percent-encoded, and all payments of a history."""
+"""Most bytes of a form: enough for the longest note, percent-encoded, and the payments that have a box each."""
 _READ = 8 << 20
 """Excess bytes that are read and discarded, since a browser shows no answer before it has sent everything."""
 _FIELDS = 2_100
-"""Most fields of a form: those of a verdict, and the payments of a history that may be marked."""
+"""Most fields of a form: those of a verdict, and the payments that have a box each."""
 _FEW = 20
 """Most fields of a form with a file."""
 _WRITERS = CapacityLimiter(40)

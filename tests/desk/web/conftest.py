@@ -47,8 +47,9 @@ class Browser(TestClient):
         form = next((one for one in re.finditer("<form.*?</form>", text, re.DOTALL) if re.search(sends, one[0])), None)
         assert form, f"{page} has no form for {action}"
         fields: dict[str, Any] = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form[0]))
-        marked = re.findall(r'<input type="checkbox" name="fraud" value="([^"]*)" checked', form[0])
-        return fields | ({"fraud": marked} if marked else {})
+        for name, value in re.findall(r'<input type="checkbox" name="(\w+)" value="([^"]*)" checked', form[0]):
+            fields.setdefault(name, []).append(value)
+        return fields
 
     def submit(self, page: str, action: str, **fields: str | list[str]) -> str:
         """Fill in a form of a page, send it, and return the page that follows, without its tags."""
