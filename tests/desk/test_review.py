@@ -379,7 +379,7 @@ def offered(events: list[Event], now: datetime = NOON) -> list[str]:
 def test_an_item_waits_or_is_for_one_person_or_for_a_lead() -> None:
     until = NOON + timedelta(days=2)
     waiting = aside([], "waiting", until=until)
-    assigned = aside([waiting], "assigned", assignee="bob")
+    assigned = aside([waiting], "assigned", assignee=" bob ")
     escalated = aside([waiting, assigned], "escalated")
 
     assert offered([]) == ["ann", "bob", "lea"]
@@ -408,7 +408,9 @@ def test_a_note_leaves_everything_as_it_is() -> None:
     ("kind", "given", "message"),
     [
         ("noted", {"reason": None}, "no note on a1"),
-        ("waiting", {"reason": " " * 0}, "give a reason why a1"),
+        ("noted", {"reason": None, "note": " \n"}, "no note on a1"),
+        ("waiting", {"reason": ""}, "give a reason why a1"),
+        ("escalated", {"reason": " "}, "give a reason why a1"),
         ("waiting", {}, "a day of the next twelve months"),
         ("waiting", {"until": NOON + timedelta(days=400)}, "a day of the next twelve months"),
         ("waiting", {"until": NOON}, "a day of the next twelve months"),
@@ -423,8 +425,9 @@ def test_what_must_be_given_is_asked_for(kind: actions.SetAside, given: dict[str
 def test_a_colleagues_verdict_is_overturned_with_a_reason_only() -> None:
     decided = actions.decide(CASE, item_state.state([], NOON), "ann", "genuine", "v")
     before = item_state.state([decided], NOON)
-    with pytest.raises(UsageError, match="ann decided genuine on a1: give a reason"):
-        actions.decide(CASE, before, "bob", "fraud", "w", {"t1": 5.0}, is_correction=True)
+    for reason in (None, " "):
+        with pytest.raises(UsageError, match="ann decided genuine on a1: give a reason"):
+            actions.decide(CASE, before, "bob", "fraud", "w", {"t1": 5.0}, reason, is_correction=True)
     assert actions.decide(CASE, before, "bob", "genuine", "w", is_correction=True).kind == "corrected"
     assert actions.decide(CASE, before, "ann", "unsure", "w", is_correction=True).verdict == "unsure"
     overturned = actions.decide(

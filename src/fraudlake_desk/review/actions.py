@@ -99,12 +99,12 @@ def decide(
     if before.decision is None and is_correction:
         raise FraudlakeError(f"nobody has decided on {item.item_id} yet, so there is nothing to correct")
     event = _event(item, before, "corrected" if is_correction else "verdict", analyst, event_id)
-    event = replace(event, verdict=verdict, reason=reason or None, note=note or None)
+    event = replace(event, verdict=verdict, reason=_given(reason), note=_given(note))
     event = replace(event, transaction_ids=_to_label(item, before))
     if verdict == "fraud":
         event = _mark(item, event, fraud or {})
     last = before.decision
-    if last and is_correction and last.analyst != analyst and last.labels != event.labels and not reason:
+    if last and is_correction and last.analyst != analyst and last.labels != event.labels and not event.reason:
         raise UsageError(f"{last.analyst} decided {last.verdict} on {item.item_id}: give a reason to overturn that")
     return event
 
@@ -129,7 +129,7 @@ def withdraw(item: Item, before: State, analyst: str, event_id: str, reason: str
     if before.decision is None:
         raise FraudlakeError(f"there is no verdict on {item.item_id} to withdraw")
     event = _event(item, before, "withdrawn", analyst, event_id)
-    return replace(event, reason=reason or None, transaction_ids=_to_label(item, before))
+    return replace(event, reason=_given(reason), transaction_ids=_to_label(item, before))
 
 
 def _to_label(item: Item, before: State) -> tuple[str, ...]:
@@ -169,19 +169,20 @@ def set_aside(
         UsageError: a required argument is missing, or ``until`` is in the past or more than a year away.
     """
     event = _event(item, before, kind, analyst, event_id)
-    event = replace(event, reason=reason or None, note=note or None)
+    event = replace(event, reason=_given(reason), note=_given(note))
     if kind == "noted":
-        if not (reason or note):
+        if not (event.reason or event.note):
             raise UsageError(f"there is no note on {item.item_id} to save: write one")
         return event
     _require_free(item, before, analyst)
     if before.covers(item):
         raise TakenError(_decided(item, before))
-    if not reason:
+    if not event.reason:
         raise UsageError(f"give a reason why {item.item_id} is set aside: nothing was written")
     if kind == "waiting" and not (until and timedelta() < until - before.time <= _LONGEST_WAIT):
         raise UsageError(f"give a day of the next twelve months until which {item.item_id} waits: nothing was written")
-    if kind == "assigned" and not (assignee or "").strip():
+    assignee = (assignee or "").strip()
+    if kind == "assigned" and not assignee:
         raise UsageError(f"name the person who decides on {item.item_id}: nothing was written")
     return replace(
         event, expires_at=until if kind == "waiting" else None, assignee=assignee if kind == "assigned" else None
@@ -214,7 +215,7 @@ def relate(
         FraudlakeError: another analyst holds one of the cases.
         UsageError: no reason is given.
     """
-    if not (reason or "").strip():
+    if not _given(reason):
         raise UsageError(f"give a reason why the case is {kind}: nothing was written")
     if kind != "separated":
         _require_free(item, before, analyst)
@@ -236,7 +237,12 @@ def attach(
 ) -> Event:
     """Return the event by which an analyst attaches a file; like a note, it is always allowed."""
     event = _event(item, before, "attached", analyst, event_id)
-    return replace(event, file_name=file_name, file_size=file_size, file_hash=file_hash, note=note or None)
+    return replace(event, file_name=file_name, file_size=file_size, file_hash=file_hash, note=_given(note))
+
+
+def _given(text: str | None) -> str | None:
+    """Return a text; None if it has only blanks."""
+    return text if text and text.strip() else None
 
 
 def _event(item: Item, before: State, kind: Kind, analyst: str, event_id: str) -> Event:
