@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from calendar import monthrange
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 from starlette.routing import Route
@@ -32,7 +33,7 @@ def routes(site: Site) -> list[Route]:
         now = datetime.now(UTC)
         first, last = (day_of(request.query_params.get(name)) for name in ("from", "to"))
         last = last or now.date()
-        window = Window(first or last - timedelta(days=_DAYS - 1), last)
+        window = Window(first or _before(last, _DAYS - 1), last)
         if window.first > window.last:
             raise PageError(f"{window.first} is after {window.last}: give the days in their order")
         days = items.days(store)
@@ -47,7 +48,7 @@ def routes(site: Site) -> list[Route]:
             "people.html",
             page="People",
             window=window,
-            months=[_month(last), _month(last.replace(day=1) - timedelta(days=1))],
+            months=[_month(last), _month(_before(last.replace(day=1), 1))],
             people=work,
             total=people.total(work, [one for day in in_window for one in queued[day]]),
             limit=durations.text(store.settings.review_limit),
@@ -59,7 +60,11 @@ def routes(site: Site) -> list[Route]:
     return [Route("/people", page)]
 
 
+def _before(day: date, days: int) -> date:
+    """Return the day that is some days earlier; the first day of the calendar if there is none."""
+    return date.fromordinal(max(day.toordinal() - days, 1))
+
+
 def _month(day: date) -> Window:
     """Return the days of the month of a day."""
-    first = day.replace(day=1)
-    return Window(first, (first + timedelta(days=31)).replace(day=1) - timedelta(days=1))
+    return Window(day.replace(day=1), day.replace(day=monthrange(day.year, day.month)[1]))

@@ -355,5 +355,7 @@ def test_what_people_did_is_a_page_of_some_days(browse: Open) -> None:
     text = text_of(browser.get("/people").text)
     assert "8 of 9 items are open" in text and re.search(r"anna 1 1 0 0 800\.00 0\.\d\d 0 0 0 0", text)
     assert "Nobody did anything in these days." in browser.get("/people?from=2001-01-01&to=2001-01-31").text
+    for query in ("to=0001-01-01", "from=9999-12-01&to=9999-12-31"):  # where the calendar begins and ends
+        assert "Nobody did anything in these days." in browser.get(f"/people?{query}").text
     for query in ("from=2026-03-02&to=2026-03-01", "from=²"):
         assert browser.get(f"/people?{query}").status_code == 409
