@@ -158,3 +158,18 @@ def test_rows_that_were_deleted_by_hand_are_named_with_what_brings_them_back(lak
     gaps = status(opened).gaps
     assert gaps[0].startswith(f"10 rows landed and were read, but bronze holds {left}: version {version + 1} of bronze")
     assert all(f"'fraudlake restore bronze_transactions --version {version} --allow-streams'" in gap for gap in gaps)
+
+
+@pytest.mark.long
+def test_a_restore_that_took_rows_away_is_named_with_what_brings_them_back(lake: Any, landing: Path) -> None:
+    land_flink(landing, "tutorial/int96")
+    opened = lake()
+    for step in (ingest.streams, refine.streams):
+        stream.run(opened, step(opened), "available-now")
+    version = opened.store.version(tables.SILVER_TRANSACTIONS)
+    run(opened.root, "restore", "silver_transactions", "--version", "0", "--allow-streams")
+    (gap,) = status(opened).gaps
+    assert f"version {version + 1} of silver_transactions (restore of version 0, " in gap
+    assert f"'fraudlake restore silver_transactions --version {version} --allow-streams'" in gap
+    run(opened.root, "restore", "silver_transactions", "--version", str(version), "--allow-streams")
+    assert status(opened).gaps == []

@@ -41,8 +41,8 @@ class Rows:
     removed_late: int = 0
     """Late rows among those removed from ``quarantine``."""
     by_hand: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The latest ``version`` in which somebody removed rows of a table by SQL, its ``operation`` and its time, ``at``
-    (UTC), by table."""
+    """The latest ``version`` in which somebody removed rows of a table by SQL or a restore, its ``operation`` and its
+    time, ``at`` (UTC), by table."""
 
     @property
     def ingested(self) -> int:
@@ -82,18 +82,32 @@ def _by_hand(lake: Lake) -> dict[str, dict[str, Any]]:
     landed = (tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, tables.SILVER_QUARANTINE)
     commits = {table.name: _latest_by_hand(lake.store.history(table)) for table in landed}
     return {
-        name: {"version": commit.version, "operation": commit.operation, "at": commit.at}
+        name: {"version": commit.version, "operation": _operation(commit), "at": commit.at}
         for name, commit in commits.items()
         if commit is not None
     }
 
 
+def _operation(commit: Commit) -> str:
+    restored = commit.record.get(retention.RESTORED)
+    return commit.operation if restored is None else f"restore of version {restored}"
+
+
 def _latest_by_hand(history: list[Commit]) -> Commit | None:
-    """Return the latest commit that removed rows by SQL and that no restore has undone."""
+    """Return the latest commit that removed rows, by SQL or as a restore, and that no later restore has undone."""
     last = history[0].version if history else 0
     for commit in history:
-        if commit.version <= last and retention.RESTORED in commit.record:
+        if commit.version > last:
+            continue
+        if retention.RESTORED in commit.record:
             last = commit.record[retention.RESTORED]
-        elif commit.version <= last and commit.is_manual_removal:
+            if any(last < other.version < commit.version and _wrote_rows(other) for other in history):
+                return commit
+        elif commit.is_manual_removal:
             return commit
     return None
+
+
+def _wrote_rows(commit: Commit) -> bool:
+    by_retention_or_restore = {retention.RETENTION, retention.RESTORED} & commit.record.keys()
+    return commit.changes_rows and not commit.is_manual_removal and not by_retention_or_restore
