@@ -113,11 +113,12 @@ class WarehouseStore(Store):
 def _values(rows: pa.Table, table: Table) -> str:
     """Return rows as a query of literals."""
     types = {column.name: column.type for column in table.fields}
-    selects = [
-        "SELECT " + ", ".join(f"CAST({value(one)} AS {types[name]}) AS {name}" for name, one in row.items())
+    listed = [
+        f"({', '.join(f'CAST({value(one)} AS {types[name]})' for name, one in row.items())})"
         for row in rows.to_pylist()
     ]
-    return " UNION ALL ".join(selects)
+    # Spark's parser overflows its stack at a thousand SELECTs with UNION ALL (seen in 4.2).
+    return f"SELECT * FROM (VALUES {', '.join(listed)}) AS given({', '.join(rows.column_names)})"
 
 
 def _nulls(table: Table) -> str:

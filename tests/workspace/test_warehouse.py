@@ -184,11 +184,12 @@ def test_an_event_is_inserted_if_its_number_is_new_whatever_its_texts_contain(
     store.insert(SILVER_REVIEW_EVENTS, rows, ("number",))
 
     merged = warehouse.statements[-1]
-    assert merged.startswith("MERGE INTO silver_review_events t USING (SELECT CAST(3 AS BIGINT) AS number, ")
-    assert merged.endswith(") s ON t.number = s.number WHEN NOT MATCHED THEN INSERT *")
-    assert "CAST(concat('it', chr(39), 's ', chr(36), '{x} ', chr(92)) AS STRING) AS note" in merged
-    assert "CAST(TIMESTAMP '2026-03-07 12:00:00.000000Z' AS TIMESTAMP) AS at" in merged
-    assert "CAST(array('t1', concat('t', chr(39), '2')) AS ARRAY<STRING>) AS transaction_ids" in merged
+    assert merged.startswith("MERGE INTO silver_review_events t USING (SELECT * FROM (VALUES (CAST(3 AS BIGINT), ")
+    columns = ", ".join(SILVER_REVIEW_EVENTS.schema.names)
+    assert merged.endswith(f" AS given({columns})) s ON t.number = s.number WHEN NOT MATCHED THEN INSERT *")
+    assert "CAST(concat('it', chr(39), 's ', chr(36), '{x} ', chr(92)) AS STRING)" in merged
+    assert "CAST(TIMESTAMP '2026-03-07 12:00:00.000000Z' AS TIMESTAMP)" in merged
+    assert "CAST(array('t1', concat('t', chr(39), '2')) AS ARRAY<STRING>)" in merged
     names = ("number", "note", "at", "transaction_ids")
     written = store.query(f"SELECT {', '.join(names)} FROM silver_review_events", SILVER_REVIEW_EVENTS)
     assert written.to_pylist() == rows.select(names).to_pylist()
@@ -208,10 +209,27 @@ def test_all_events_are_inserted_or_none_if_the_number_of_one_is_there(
 def test_the_queue_of_a_day_is_replaced_in_one_statement(store: WarehouseStore, warehouse: Warehouse) -> None:
     store.replace(GOLD_REVIEW_QUEUE, pa.table({"day": [date(2026, 3, 7)]}), "day = DATE '2026-03-07'")
 
-    begun = (
-        "INSERT INTO gold_review_queue REPLACE WHERE day = DATE '2026-03-07' SELECT CAST(DATE '2026-03-07' AS DATE) "
-    )
+    begun = "INSERT INTO gold_review_queue REPLACE WHERE day = DATE '2026-03-07' SELECT * FROM (VALUES (CAST("
     assert warehouse.statements[-1].startswith(begun)
+
+
+@pytest.mark.stream
+def test_spark_reads_the_rows_of_a_thousand_events_as_they_were_given(warehouse: Warehouse, spark: Any) -> None:
+    events = [
+        {
+            "number": number,
+            "note": f"it's ${{x}} \\ {number}" if number % 2 else None,
+            "transaction_ids": ["t1", f"t'{number}"][: number % 3],
+            "fraud_amount": (0.1 + number, 1e300, None)[number % 3],
+        }
+        for number in range(1_000)
+    ]
+
+    opened(warehouse).insert_all(SILVER_REVIEW_EVENTS, pa.Table.from_pylist(events), "number")
+
+    source = re.findall(r" USING \((.*)\) s ON ", warehouse.statements[-1])[0]
+    read = spark.sql(source).select(*events[0]).toArrow()
+    assert sorted(read.to_pylist(), key=lambda event: int(event["number"])) == events
 
 
 def test_a_warehouse_that_refuses_is_a_line(store: WarehouseStore, warehouse: Warehouse) -> None:

@@ -36,8 +36,8 @@ LIMIT = 25 << 20
 _TABLES = {table.name: table for table in contents.TABLES}
 _MISSING = re.compile(r"WITH (?:\w+ AS \(SELECT [^()]*(?:CAST\([^()]*\)[^()]*)* WHERE false\),? )+")
 _MERGE = re.compile(r"MERGE INTO (\w+) t USING \((.*)\) s ON (.*) WHEN NOT MATCHED THEN INSERT \*", re.DOTALL)
-_REPLACE = re.compile(r"INSERT INTO (\w+) REPLACE WHERE (.*?) (SELECT CAST.*)", re.DOTALL)
-_INSERT = re.compile(r"INSERT INTO (\w+) (SELECT CAST.*)", re.DOTALL)
+_REPLACE = re.compile(r"INSERT INTO (\w+) REPLACE WHERE (.*?) (SELECT \* FROM \(VALUES.*)", re.DOTALL)
+_INSERT = re.compile(r"INSERT INTO (\w+) (SELECT \* FROM \(VALUES.*)", re.DOTALL)
 
 
 @dataclass
