@@ -260,7 +260,7 @@ def _evaluated(store: Store, rules: Sequence[Rule], window: Window) -> tuple[pa.
     rows = transactions(store, window, [*dict.fromkeys((*evidence.needs(store.settings), *read))])
     for column in () if by.is_account else by.columns:  # rows without a key are not evaluated
         rows = rows.filter(rows[column].is_valid())
-    return rows, [evidence.table(rows, one.evaluate(rows).alerts, one.columns, by) for one in compiled]
+    return rows, [evidence.table(rows, [*one.evaluate(rows).alerts], one.columns, by) for one in compiled]
 
 
 def latest_days(store: Store, most: int) -> Window:

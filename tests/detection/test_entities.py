@@ -8,15 +8,16 @@ import random
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple
+from itertools import chain, pairwise
+from typing import Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 import pytest
 
-from fraudlake.detection import detector
+from fraudlake.detection import detector, evidence
 from fraudlake.detection.entity_rules import NOTHING, EntityRules
 from fraudlake.detection.evaluator import Evaluator
+from fraudlake.detection.output import OUTPUT
 from fraudlake.errors import UsageError
 from fraudlake.keyed import buckets
 from fraudlake.keyed.entity_key import key_text
@@ -111,8 +112,8 @@ def as_they_arrive(of: Evaluator, batches: list[list[Paid]], hashed: Callable[[A
     for rows in batches:
         for bucket, part in packed(of, rows, hashed).items():
             output, states[bucket] = of.evaluate(bucket, states[bucket], part, rows[0].row.time)
-            raised.append(output)
-    return pa.concat_tables(raised)
+            raised += output
+    return pa.concat_tables([OUTPUT.empty_table(), *raised])
 
 
 def by_watermark(of: Evaluator, batches: list[list[Paid]]) -> pa.Table:
@@ -129,9 +130,9 @@ def by_watermark(of: Evaluator, batches: list[list[Paid]]) -> pa.Table:
             assert not len(split.late)
             output, state = of.evaluate(bucket, state, split.ready, split.ready_before)
             states[bucket] = {**state, buckets.WAITING: split.waiting}
-            raised.append(output)
+            raised += output
         watermark = max([watermark, *(paid.row.time - BOUND for paid in rows)])
-    return pa.concat_tables(raised)
+    return pa.concat_tables([OUTPUT.empty_table(), *raised])
 
 
 def found(raised: pa.Table) -> list[tuple[str, str, tuple[int, ...]]]:
@@ -230,14 +231,14 @@ def test_zeros_of_both_signs_are_one_key_and_so_is_nan(kind: str) -> None:
     rates = [(-0.0, 0.0, -0.0), (math.nan, -math.nan, math.nan)]
     values = [("A", *each) for of_key in rates for each in zip(of_key, (0.5, 900.0, 1000.0), strict=True)]
     raised, _ = rules.evaluate(NOTHING, rows(values), 0)
-    assert sorted(raised["entity_key"].to_pylist()) == ['"NaN"', "0.0"]
+    assert sorted(pa.concat_tables(raised)["entity_key"].to_pylist()) == ['"NaN"', "0.0"]
 
 
 def test_the_open_matches_of_a_key_that_is_nan_stay_when_an_account_of_another_key_is_forgotten() -> None:
     rules, rows = by_rate("probe")
     _, state = rules.evaluate(NOTHING, rows([("A", math.nan, 0.5), ("A", -math.nan, 0.5), ("B", 0.0, 0.5)]), 0)
     raised, _ = rules.evaluate(rules.without_accounts(state, {"B"}), rows([("A", math.nan, 900.0)]), 0)
-    assert raised["entity_key"].to_pylist() == ['"NaN"']
+    assert pa.concat_tables(raised)["entity_key"].to_pylist() == ['"NaN"']
 
 
 def test_an_alert_names_its_key_and_the_account_of_each_row() -> None:
@@ -262,6 +263,24 @@ def test_an_alert_names_its_key_and_the_account_of_each_row() -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["busy", "triple", "pair"])
+def test_the_state_of_rules_needs_none_of_their_alerts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that begins is evaluated on all of a history for its state, and may alert on each row of it."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise AssertionError("an alert was made")
+
+    rules, rows = by_rate(kind)
+    amounts = (0.5, 900.0, 1000.0, 0.6, 0.7)
+    payments = rows([("A", 1.0, amount) for amount in amounts])
+    monkeypatch.setattr(evidence, "_texts", refuse)
+    monkeypatch.setattr(evidence, "_pair_texts", refuse)
+    raised, state = rules.evaluate(NOTHING, payments, 0)
+    assert any(map(len, state.values()))
+    with pytest.raises(AssertionError, match="an alert was made"):
+        next(raised)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_forgotten_account_leaves_the_windows_and_matches_of_others(seed: int) -> None:
     rules = [{**fields, "entity": "terminal"} for fields in KINDS.values()]
@@ -276,7 +295,7 @@ def test_a_forgotten_account_leaves_the_windows_and_matches_of_others(seed: int)
             states[bucket] = of_terminal.without_accounts(state, forget)
         parts = packed(of, second, crc).items()
         raised = [of.evaluate(bucket, states[bucket], part, rows[-1].row.time)[0] for bucket, part in parts]
-        return states, found(pa.concat_tables(raised))
+        return states, found(pa.concat_tables([OUTPUT.empty_table(), *chain(*raised)]))
 
     states, raised = evaluated(first, {"1"})
     _, never_paid = evaluated([paid for paid in first if paid.row.account_id != "1"], set())

@@ -46,11 +46,11 @@ def paid(payments: int) -> pa.Table:
 
 
 def alerts(rule: Rule, payments: int) -> list[Alert]:
-    return rule.compile(query_columns({})).evaluate(paid(payments)).alerts
+    return [*rule.compile(query_columns({})).evaluate(paid(payments)).alerts]
 
 
 def described(rule: Rule, payments: int) -> dict[str, Any]:
-    found = evidence.described(paid(payments), alerts(rule, payments), ["timestamp", "amount"], THE_ACCOUNT)
+    *_, found = evidence.described(paid(payments), alerts(rule, payments), ["timestamp", "amount"], THE_ACCOUNT)
     last: dict[str, Any] = found.to_pylist()[-1]
     return last
 
@@ -120,9 +120,11 @@ def test_a_window_of_any_length_has_its_last_rows_and_their_number() -> None:
 def test_alerts_are_described_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = ThresholdRule(name="busy", aggregate="count", window="3 transactions", above=1)
     rows, found = paid(40), alerts(busy, 40)
-    at_once = evidence.described(rows, found, ["amount"], THE_ACCOUNT)
+    (at_once,) = evidence.described(rows, found, ["amount"], THE_ACCOUNT)
     monkeypatch.setattr(evidence, "AT_ONCE", 7)
-    assert evidence.described(rows, found, ["amount"], THE_ACCOUNT).to_pylist() == at_once.to_pylist()
+    parts = [*evidence.described(rows, iter(found), ["amount"], THE_ACCOUNT)]
+    assert [len(part) for part in parts] == [7, 7, 7, 7, 7, 4]
+    assert pa.concat_tables(parts).to_pylist() == at_once.to_pylist()
 
 
 def test_a_measure_of_the_name_of_the_count_is_refused() -> None:

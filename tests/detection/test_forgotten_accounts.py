@@ -45,7 +45,8 @@ def table(rows: Iterable[Row]) -> pa.Table:
 def alerts(raised: list[Any]) -> list[tuple[str, tuple[str, ...]]]:
     return sorted(
         (version.rule.name, tuple(row["transaction_id"] for row in json.loads(alert["evidence"])))
-        for version, rows in raised
+        for version, parts in raised
+        for rows in parts
         for alert in rows.to_pylist()
     )
 

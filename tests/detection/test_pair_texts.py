@@ -44,14 +44,14 @@ def table(given_rows: list[tuple[Any, ...]]) -> pa.Table:
 def test_the_texts_of_a_pair_are_those_that_any_rule_would_have(by: Entity, given_rows: list[tuple[Any, ...]]) -> None:
     transactions = table(given_rows)
     small = np.arange(len(given_rows) - 1)
-    pairs = evidence.described_pairs(transactions, transactions.select(by.columns), small, small + 1, by)
+    (pairs,) = evidence.described_pairs(transactions, transactions.select(by.columns), small, small + 1, by)
 
     gaps = [after[3] - before[3] for before, after in pairwise(given_rows)]
     seconds = [int(gap / 1000) / 1000 for gap in gaps]
     alerts = [
         Alert((number, number + 1), ("SMALL", "LARGE"), {"seconds_between": gap}) for number, gap in enumerate(seconds)
     ]
-    described = evidence.described(transactions, alerts, ("account_id", "amount", "timestamp"), by)
+    (described,) = evidence.described(transactions, alerts, ("account_id", "amount", "timestamp"), by)
     # Two NaN differ as numbers, but not as texts.
     assert str(pairs.select(described.column_names).to_pylist()) == str(described.to_pylist())
     assert set(pairs.column_names) == set(described.column_names)
@@ -63,7 +63,7 @@ def test_a_report_tells_an_alert_as_the_stream_does(given_rows: list[tuple[Any, 
     transactions = table(given_rows)
     alerts = [Alert((0, 1), ("SMALL", "LARGE"), {"seconds_between": 1.5})]
     read = ("account_id", "amount", "timestamp")
-    streamed = evidence.described(transactions, alerts, read, THE_ACCOUNT).to_pylist()
+    (streamed,) = evidence.described(transactions, alerts, read, THE_ACCOUNT)
     with_label = transactions.append_column("label", pa.nulls(2, pa.bool_()))
     reported = evidence.table(with_label, alerts, read, THE_ACCOUNT).to_pylist()
-    assert [row["explanation"] for row in streamed] == [evidence.story(row) for row in reported]
+    assert [row["explanation"] for row in streamed.to_pylist()] == [evidence.story(row) for row in reported]

@@ -81,7 +81,7 @@ def table(rows: list[oracle.Row]) -> pa.Table:
 
 def evaluated(rule: Rule, rows: pa.Table) -> list[pa.Table]:
     compiled = rule.compile(query_columns({}))
-    return [evidence.table(rows, compiled.evaluate(rows).alerts, compiled.columns, THE_ACCOUNT)]
+    return [evidence.table(rows, [*compiled.evaluate(rows).alerts], compiled.columns, THE_ACCOUNT)]
 
 
 def last_rows(fields: dict[str, Any], rows: list[oracle.Row]) -> set[int]:

@@ -134,7 +134,7 @@ def expected_beyond(
     said = set()
     for rule in map(ThresholdRule.model_validate, thresholds):
         name, compiled = rule.name, rule.compile(query_columns({}))
-        alerts = evidence.table(table, compiled.evaluate(table).alerts, compiled.columns, THE_ACCOUNT)
+        alerts = evidence.table(table, [*compiled.evaluate(table).alerts], compiled.columns, THE_ACCOUNT)
         for alert in alerts.to_pylist():
             ids = alert["transaction_ids"]
             alert_id = hashlib.sha256("|".join((name, ids[0], ids[-1])).encode()).hexdigest()[:32]

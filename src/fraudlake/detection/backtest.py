@@ -170,9 +170,8 @@ def evaluate_in_tasks(
     def parts(table: pa.Table, rule: Rule) -> Iterator[pa.Table]:
         # Rules can be sent to tasks, but compiled rules cannot: they contain functions of NumPy.
         of_rows = rule.compile(columns, entities)
-        raised = of_rows.evaluate(table).alerts
-        for begin in range(0, len(raised), evidence.AT_ONCE):
-            yield evidence.table(table, raised[begin : begin + evidence.AT_ONCE], of_rows.columns, by)
+        for part in evidence.parts(of_rows.evaluate(table).alerts):
+            yield evidence.table(table, part, of_rows.columns, by)
 
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         present = [batch for batch in batches if batch.num_rows]

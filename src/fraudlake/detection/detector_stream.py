@@ -75,7 +75,10 @@ def bound_milliseconds(settings: Settings) -> int:
 
 def _as_they_arrive(evaluator: Evaluator) -> buckets.Steps:
     def steps(bucket: int, state: buckets.State, rows: pa.Table) -> Iterator[tuple[pa.Table, buckets.State]]:
-        yield evaluator.evaluate(bucket, state, rows, ordering.clock(rows) - GRACE)
+        alerts, after = evaluator.evaluate(bucket, state, rows, ordering.clock(rows) - GRACE)
+        yield OUTPUT.empty_table(), after
+        for part in alerts:
+            yield part, after
 
     return steps
 
@@ -91,6 +94,6 @@ def _in_event_time(evaluator: Evaluator, bound_milliseconds: int) -> buckets.Tim
         if number not in evaluator.evaluated:
             return pa.concat_tables([OUTPUT.empty_table(), *output]), buckets.empty(state)
         alerts, state = evaluator.evaluate(bucket, state, split.ready, split.ready_before)
-        return pa.concat_tables([alerts, *output]), {**state, buckets.WAITING: split.waiting}
+        return pa.concat_tables([OUTPUT.empty_table(), *alerts, *output]), {**state, buckets.WAITING: split.waiting}
 
     return step

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,7 @@ class EntityRules:
     flags: pa.Schema
     """The open flags: the detector's columns, and those of the key."""
 
-    def evaluate(self, state: buckets.State, rows: pa.Table, now: int) -> tuple[pa.Table, buckets.State]:
+    def evaluate(self, state: buckets.State, rows: pa.Table, now: int) -> tuple[Iterator[pa.Table], buckets.State]:
         """Apply all rules to a bucket's rows: see :meth:`Evaluator.evaluate`."""
         open_flags = state[OPEN_FLAGS]
         needed = live_rules.STATE.empty_table()
@@ -51,8 +51,8 @@ class EntityRules:
         if self.live is not None:
             of_others, needed = self.live.evaluate(state["rules"], rows, now)
             raised += of_others
-        alerts = [output.alert_rows(self.entity, *of_rule) for of_rule in raised]
-        return pa.concat_tables([output.OUTPUT.empty_table(), *alerts]), {OPEN_FLAGS: open_flags, "rules": needed}
+        alerts = (output.alert_rows(self.entity, one.version, part) for one in raised for part in one.alerts)
+        return alerts, {OPEN_FLAGS: open_flags, "rules": needed}
 
     def without_accounts(self, state: buckets.State, accounts: Collection[str]) -> buckets.State:
         """Return a bucket's state without the given accounts."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.detection import detector, live_rules, rule_entity
 from fraudlake.detection.entity_rules import NOTHING, EntityRules
-from fraudlake.detection.output import OUTPUT
 from fraudlake.keyed import buckets
 from fraudlake.keyed.entity_key import THE_ACCOUNT
 from fraudlake.keyed.rows import ROWS
@@ -115,7 +114,9 @@ class Evaluator:
             ),
         ]
 
-    def evaluate(self, bucket: int, state: buckets.State, rows: pa.Table, now: int) -> tuple[pa.Table, buckets.State]:
+    def evaluate(
+        self, bucket: int, state: buckets.State, rows: pa.Table, now: int
+    ) -> tuple[Iterator[pa.Table], buckets.State]:
         """Apply the rules of its entity to a bucket's rows.
 
         Args:
@@ -125,7 +126,8 @@ class Evaluator:
             now: no later row has an earlier event time (microseconds); in the order of arrival, few have.
 
         Returns:
-            The alerts, in the columns of the detector's output, and the new state.
+            The alerts, in parts with the columns of the detector's output, which are made as they are read; and the new
+            state.
         """
         rules = self.by_entity.get(buckets.entity_of(bucket, self.buckets_each))
-        return (OUTPUT.empty_table(), NOTHING) if rules is None else rules.evaluate(state, rows, now)
+        return (iter(()), NOTHING) if rules is None else rules.evaluate(state, rows, now)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -114,10 +114,17 @@ class _Described(NamedTuple):
     text: str
 
 
-def described(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Entity) -> pa.Table:
-    """Return alerts with their texts.
+def parts(alerts: Iterable[Alert]) -> Iterator[list[Alert]]:
+    """Yield alerts in lists of at most :data:`AT_ONCE`."""
+    remaining = iter(alerts)
+    while part := [*islice(remaining, AT_ONCE)]:
+        yield part
 
-    Windows share most of their rows, so the texts of a row are made once.
+
+def described(rows: pa.Table, alerts: Iterable[Alert], read: Sequence[str], by: Entity) -> Iterator[pa.Table]:
+    """Yield alerts with their texts, in parts of at most :data:`AT_ONCE`.
+
+    Windows share most of their rows, so the texts of a row are made once in a part.
 
     Args:
         rows: the rows that were evaluated; at least :data:`NEEDS` and the columns that the rule reads.
@@ -125,13 +132,13 @@ def described(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: 
         read: the columns that the rule reads.
         by: the entity that the rule groups by.
 
-    Returns:
+    Yields:
         ``account_id, transaction_id, time, amount`` of an alert's last transaction, ``entity_key``,
         ``first_transaction_id``, ``evidence`` and ``measures`` as JSON, ``columns`` as in :data:`COLUMNS`, and
         ``explanation``.
     """
-    parts = [alerts[begin : begin + AT_ONCE] for begin in range(0, len(alerts), AT_ONCE)]
-    return pa.concat_tables([_texts(rows, part, read, by) for part in parts])
+    for part in parts(alerts):
+        yield _texts(rows, part, read, by)
 
 
 def _texts(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Entity) -> pa.Table:
@@ -175,8 +182,8 @@ def _texts(rows: pa.Table, alerts: Sequence[Alert], read: Sequence[str], by: Ent
 
 def described_pairs(
     rows: pa.Table, key: pa.Table, small: NDArray[np.int64], large: NDArray[np.int64], by: Entity
-) -> pa.Table:
-    """Return the alerts of ``small_then_large`` with their texts, as :func:`described` returns them.
+) -> Iterator[pa.Table]:
+    """Yield the alerts of ``small_then_large`` with their texts, as :func:`described` does.
 
     The texts are made a column at a time: such an alert always has two transactions and one measure.
 
@@ -187,9 +194,9 @@ def described_pairs(
         large: the number of its large transaction.
         by: the entity that the rule groups by.
     """
-    starts = range(0, len(small), AT_ONCE)
-    parts = [(small[begin : begin + AT_ONCE], large[begin : begin + AT_ONCE]) for begin in starts]
-    return pa.concat_tables([_pair_texts(rows, key, *part, by) for part in parts])
+    for begin in range(0, len(small), AT_ONCE):
+        end = begin + AT_ONCE
+        yield _pair_texts(rows, key, small[begin:end], large[begin:end], by)
 
 
 def _pair_texts(

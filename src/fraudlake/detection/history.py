@@ -55,7 +55,8 @@ def _apply_rules(selected: DataFrame, evaluator: Evaluator, rules: EntityRules, 
             rows = pa.Table.from_batches(present).combine_chunks()
             rows = rows.set_column(3, "source", rows["source"].dictionary_encode()).cast(columns)
             alerts, _ = rules.evaluate(NOTHING, rows, now)
-            yield from alerts.to_batches()
+            for part in alerts:
+                yield from part.to_batches()
 
     key = rules.entity.key.column
     keyed = (

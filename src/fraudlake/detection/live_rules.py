@@ -90,7 +90,7 @@ class LiveRules:
             now: no later row has an earlier event time, microseconds.
 
         Returns:
-            The alerts of each rule that has any, and the new state.
+            The alerts of each rule, which are made as they are read, and the new state.
         """
         if not self.versions or (not len(state) and not len(rows)):
             return [], STATE.empty_table()
@@ -110,10 +110,9 @@ class LiveRules:
                 old_rows = len(earlier)
                 rule_state = json.loads(entry["open_matches"])
             evaluation = compiled.evaluate(part, old_rows, rule_state, now)
-            if evaluation.alerts:
-                raised.append(
-                    RuleAlerts(version, evidence.described(part, evaluation.alerts, compiled.columns, self.entity))
-                )
+            raised.append(
+                RuleAlerts(version, evidence.described(part, evaluation.alerts, compiled.columns, self.entity))
+            )
             if len(evaluation.needed):
                 needed.append(
                     {
@@ -155,7 +154,7 @@ class LiveRules:
 
 
 class RuleAlerts(NamedTuple):
-    """Alerts of a rule, in the columns of :func:`evidence.described`."""
+    """Alerts of a rule, in parts with the columns of :func:`evidence.described`."""
 
     version: RuleVersion
-    alerts: pa.Table
+    alerts: Iterable[pa.Table]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -45,9 +45,12 @@ def shown(low: int, high: int, most: int = MOST_ROWS) -> tuple[range, range]:
 
 
 class Evaluation(NamedTuple):
-    """The result of evaluating rows: alerts, and the rows that later rows may need."""
+    """The result of evaluating rows: alerts, and the rows that later rows may need.
 
-    alerts: list[Alert]
+    Alerts may be made as they are read: many alerts with their rows are larger than the rows that were evaluated.
+    """
+
+    alerts: Iterable[Alert]
     needed: NDArray[np.int64]
     """Numbers of the rows that a later alert may include or count, in the order in which they were processed."""
     state: Any = ()

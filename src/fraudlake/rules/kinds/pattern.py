@@ -18,12 +18,14 @@ from fraudlake.text import sql_text
 from fraudlake.times.durations import Duration
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from fraudlake_patterns.expressions import Column
+    from fraudlake_patterns.matcher import Match
     from fraudlake_patterns.query import Query
+    from fraudlake_patterns.rows import SortedRows
 
 
 class PatternRule(AnyRule):
@@ -112,18 +114,24 @@ class CompiledPattern:
 
     def evaluate(self, rows: pa.Table, old_rows: int = 0, state: Any = (), now: int | None = None) -> Evaluation:
         """Return an alert for each match that the query selects; the state is each partition's open matches."""
-        import numpy as np
-
         from fraudlake.rules.columns import arrival
         from fraudlake_patterns import evaluation
-        from fraudlake_patterns.expressions import json_value
         from fraudlake_patterns.rows import sort
 
         query = self.query
         ordered = sort(rows, query.time, query.partition_by, query.order_by, query.columns, arrival(rows), old_rows)
         matches, begin, still_open = evaluation.matches(query, ordered, state, now)
+        return Evaluation(self._alerts(ordered, matches), ordered.from_each(begin), still_open)
+
+    def _alerts(self, ordered: SortedRows, matches: Sequence[Match]) -> Iterator[Alert]:
+        """Yield an alert for each match that the query selects."""
+        import numpy as np
+
+        from fraudlake_patterns import evaluation
+        from fraudlake_patterns.expressions import json_value
+
+        query = self.query
         types = {output.name: output.expression.type for output in query.select}
-        alerts = []
         for match, result in zip(matches, evaluation.results(query, ordered, matches), strict=True):
             if result is None:
                 continue
@@ -132,8 +140,7 @@ class CompiledPattern:
             roles = [query.variables[bisect_right(bounds, row) - 1].name for row in (*first, *last)]
             numbers = np.concatenate([ordered.order[part.start : part.stop] for part in (first, last)])
             measures = {name: json_value(value, types[name]) for name, value in result.items()}
-            alerts.append(Alert(numbers.tolist(), roles, measures, last.start - first.stop))
-        return Evaluation(alerts, ordered.from_each(begin), still_open)
+            yield Alert(numbers.tolist(), roles, measures, last.start - first.stop)
 
     def forget(self, state: Any, needed: pa.Table, accounts: Collection[str]) -> tuple[pa.Table, Any]:
         """Return the rows and open matches of the other accounts.

@@ -17,7 +17,7 @@ from fraudlake.times.durations import Window, microseconds
 from fraudlake.values import BASE_AMOUNT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import numpy as np
     import pyarrow as pa
@@ -238,17 +238,9 @@ class CompiledThreshold:
         from fraudlake.rules.columns import TIME
 
         rule = self.rule
-        ordered, new, spans, totals = self.totals(rows, old_rows)
-        alerts = []
-        for number in np.flatnonzero(rule.is_raised(totals)).tolist():
-            row = int(new[number])
-            low = int(spans.low[number])
-            high = int(spans.high[number])
-            earlier = [other for other in range(max(low, high - EVIDENCE), high) if other != row]
-            numbers = ordered.order[[*earlier, row]].tolist()
-            total = float(totals[number])
-            measures = {rule.aggregate: int(total) if total.is_integer() else total, "transactions": high - low}
-            alerts.append(Alert(numbers, [ROLE] * len(numbers), measures))
+        totals = self.totals(rows, old_rows)
+        ordered = totals.rows
+        alerts = self._alerts(totals)
         if now is None:
             return Evaluation(alerts, ordered.order[[]])
         if isinstance(rule.window, timedelta):
@@ -256,6 +248,20 @@ class CompiledThreshold:
         else:
             still_counts = ordered.ends - np.arange(len(ordered)) < rule.window
         return Evaluation(alerts, ordered.order[still_counts])
+
+    def _alerts(self, totals: Totals) -> Iterator[Alert]:
+        """Yield an alert for each total that raises one."""
+        import numpy as np
+
+        for number in np.flatnonzero(self.rule.is_raised(totals.values)).tolist():
+            row = int(totals.chosen[number])
+            low = int(totals.spans.low[number])
+            high = int(totals.spans.high[number])
+            earlier = [other for other in range(max(low, high - EVIDENCE), high) if other != row]
+            numbers = totals.rows.order[[*earlier, row]].tolist()
+            total = float(totals.values[number])
+            value = int(total) if total.is_integer() else total
+            yield Alert(numbers, [ROLE] * len(numbers), {self.rule.aggregate: value, "transactions": high - low})
 
     def _fulfils(self, ordered: SortedRows) -> NDArray[np.bool_]:
         """Return which rows meet the condition, if any, and have a rate if the aggregate is of the base amount."""
