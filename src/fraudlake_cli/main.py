@@ -62,7 +62,11 @@ def _run() -> None:
         _fail("stopped", 130)
     except Exception as error:
         if _spark_is_gone(error):
-            _fail("the Spark process ended, killed or out of memory: run again to continue after the last commit", 1)
+            _fail(
+                "the Spark process ended, killed or out of memory: run again to continue after the last commit, with "
+                "more driver_memory if it ends again",
+                1,
+            )
         if isinstance(error, PermissionError) and error.filename:
             _fail(f"{error.filename}: {error.strerror}: run as its owner, or have the owner grant you the right", 1)
         if is_of_full_disk(str(error)):

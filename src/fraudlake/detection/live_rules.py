@@ -118,7 +118,7 @@ class LiveRules:
                     {
                         "rule": version.rule.name,
                         "definition": definition,
-                        "rows": to_bytes(part.take(pa.array(evaluation.needed)).combine_chunks()),
+                        "rows": to_bytes(part.take(pa.array(evaluation.needed)).combine_chunks(), is_compressed=True),
                         "open_matches": json.dumps(evaluation.state),
                     }
                 )
@@ -136,7 +136,10 @@ class LiveRules:
             rows = pa.ipc.open_stream(row["rows"]).read_all()
             stays, rule_state = compiled.forget(json.loads(row["open_matches"]), rows, accounts)
             if len(stays):
-                new = {"rows": to_bytes(stays.combine_chunks()), "open_matches": json.dumps(rule_state)}
+                new = {
+                    "rows": to_bytes(stays.combine_chunks(), is_compressed=True),
+                    "open_matches": json.dumps(rule_state),
+                }
                 states.append(row | new)
         return pa.Table.from_pylist(states, STATE)
 

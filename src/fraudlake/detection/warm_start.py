@@ -71,7 +71,7 @@ def states(
         now = newest - detector_stream.GRACE if watermark is None else watermark
         _, state = new.evaluate(key[0], NOTHING, rows.filter(is_before), now)
         tables = (state[OPEN_FLAGS], state["rules"], rows.filter(pc.invert(is_before)))
-        payloads = [to_bytes(table.unify_dictionaries().combine_chunks()) for table in tables]
+        payloads = [to_bytes(table.unify_dictionaries().combine_chunks(), is_compressed=True) for table in tables]
         return pd.DataFrame({"bucket": key[0], "name": _NAMES, "supplement": payloads})
 
     selected = silver.select(*evaluator.columns(may_be_late=True))
