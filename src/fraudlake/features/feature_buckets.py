@@ -162,11 +162,15 @@ class FeatureBuckets:
         return verdicts if pc.all(is_needed).as_py() else verdicts.filter(is_needed)
 
     def packed(
-        self, part: pa.Table, bucket: int, select: Callable[[pa.Table], pa.Table] = lambda computed: computed
+        self,
+        part: pa.Table,
+        bucket: int,
+        select: Callable[[pa.Table], pa.Table] = lambda computed: computed,
+        is_compressed: bool = False,
     ) -> pa.Table:
         """Return a bucket's part as payloads: rows that ``select`` chose, or slices if several entities have parts."""
         if len(self.entities) == 1:
-            return _payloads(select(self._ordered(part)))
+            return _payloads(select(self._ordered(part)), is_compressed)
         cut = part[buckets.NUMBER].to_numpy() // _SLICE_ROWS
         begins = np.flatnonzero(np.diff(cut, prepend=-1))
         slices = [
@@ -177,7 +181,10 @@ class FeatureBuckets:
         return pa.table({"slice": cut[begins], "entity": entity, "payload": pa.array(slices, pa.binary())})
 
     def joined(
-        self, packed: DataFrame, select: Callable[[pa.Table], pa.Table] = lambda computed: computed
+        self,
+        packed: DataFrame,
+        select: Callable[[pa.Table], pa.Table] = lambda computed: computed,
+        is_compressed: bool = False,
     ) -> DataFrame:
         """Join the payloads of parts to payloads of whole rows."""
         if len(self.entities) == 1:
@@ -202,7 +209,7 @@ class FeatureBuckets:
                 places_of_rows = pa.array(places[at], mask=places[at] < 0)
                 for column in schema.names:
                     rows = rows.append_column(column, part[column].take(places_of_rows))
-            return _payloads(select(self._ordered(rows)))
+            return _payloads(select(self._ordered(rows)), is_compressed)
 
         return packed.groupBy("slice").applyInArrow(join, _PAYLOAD)
 
@@ -292,8 +299,8 @@ def _read(payload: bytes | pa.Buffer) -> pa.Table:
     return pa.ipc.open_stream(payload).read_all()
 
 
-def _payloads(computed: pa.Table) -> pa.Table:
+def _payloads(computed: pa.Table, is_compressed: bool) -> pa.Table:
     """Pack computed rows, since Spark would convert arrays to its rows, and back to arrays for the scorer."""
     parts = [computed.slice(begin, _PAYLOAD_ROWS) for begin in range(0, len(computed), _PAYLOAD_ROWS)]
-    payloads = [to_bytes(part.combine_chunks()) for part in parts]
+    payloads = [to_bytes(part.combine_chunks(), is_compressed) for part in parts]
     return pa.table({"payload": pa.array(payloads, pa.binary())})

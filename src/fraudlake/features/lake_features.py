@@ -42,6 +42,7 @@ def compute_history(
     extra: Sequence[pa.Field] = (),
     select: Callable[[pa.Table], pa.Table] = lambda computed: computed,
     decided_rows: DataFrame | None = None,
+    is_compressed: bool = False,
 ) -> DataFrame:
     """Compute the features of a whole table, in event-time order.
 
@@ -51,6 +52,7 @@ def compute_history(
         decided_rows: the decided transactions that features of fraud need, from :func:`verdicts_of`.
         extra: further columns of ``silver`` to carry along with the features.
         select: maps computed rows to the rows that are returned.
+        is_compressed: whether payloads are compressed, because the caller brings all of them into its process.
 
     Returns:
         ``payload``: the packed rows that ``select`` returned, by default :func:`account_features.computed_columns`.
@@ -60,14 +62,15 @@ def compute_history(
     def parts(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
         rows, supplements = buckets.divided([frame], bucketed.rows)
         steps = bucketed.steps(key[0], {DECIDED: merge_decided(None, supplements)}, rows)
-        payloads = [bucketed.packed(computed, key[0], select) for computed, _ in steps]
+        payloads = [bucketed.packed(computed, key[0], select, is_compressed) for computed, _ in steps]
         output: pd.DataFrame = pa.concat_tables(payloads).to_pandas()
         return output
 
     packed = bucketed.pack(silver)
     if decided_rows is not None:
         packed = packed.unionByName(decided_rows, allowMissingColumns=True)
-    return bucketed.joined(packed.groupBy("bucket").applyInPandas(parts, bucketed.output), select)
+    by_bucket = packed.groupBy("bucket").applyInPandas(parts, bucketed.output)
+    return bucketed.joined(by_bucket, select, is_compressed)
 
 
 def compute_table(
