@@ -269,21 +269,27 @@ def test_quality_is_judged_by_flink_and_by_the_analysts(life: dict[str, Any]) ->
 
 
 @pytest.mark.long
-def test_a_backfill_can_be_repeated_and_leaves_the_other_version_beside_it(life: dict[str, Any]) -> None:
+def test_a_backfill_can_be_repeated_and_leaves_the_other_version_beside_it(
+    life: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     lake = life["lake"]
     before = counts(lake)
-    day = date(2026, 1, 2)
-    on_that_day = lake.store.count(tables.SILVER_TRANSACTIONS, f"date = DATE'{day}'")
-    for _ in range(2):
-        assert backfill(lake, day, day, "2") == ("2", on_that_day)
-    assert counts(lake) == sorted([*before, ("2", "backfill", on_that_day)])
-    quality = lake.read(tables.GOLD_PREDICTION_QUALITY).where(f"date = DATE'{day}' AND judged_by = 'flink'")
-    assert {(row["model_version"], row["transactions"]) for row in quality.collect()} == {
-        ("1", on_that_day),
-        ("2", on_that_day),
-    }
-    with pytest.raises(UsageError, match="--to 2026-01-01 is before --from 2026-01-02"):
-        backfill(lake, day, date(2026, 1, 1))
+    first, last = date(2026, 1, 2), date(2026, 1, 3)
+    of_days = f"date BETWEEN DATE'{first}' AND DATE'{last}'"
+    number = lake.store.count(tables.SILVER_TRANSACTIONS, of_days)
+    backfilled = []
+    for at_once in (number, 1):  # both days, and day by day
+        monkeypatch.setattr("fraudlake.operations.backfill._AT_ONCE", at_once)
+        assert backfill(lake, first, last, "2") == ("2", number)
+        rows = lake.read(tables.GOLD_FRAUD_PREDICTIONS).where(f"{of_days} AND scored_from = 'backfill'")
+        backfilled.append(rows.drop("scored_at").orderBy("transaction_id").collect())
+    assert backfilled[0] == backfilled[1]
+    assert counts(lake) == sorted([*before, ("2", "backfill", number)])
+    quality = lake.read(tables.GOLD_PREDICTION_QUALITY).where(f"{of_days} AND judged_by = 'flink'")
+    by_version = quality.groupBy("model_version").sum("transactions").collect()
+    assert {tuple(row) for row in by_version} == {("1", number), ("2", number)}
+    with pytest.raises(UsageError, match="--to 2026-01-02 is before --from 2026-01-03"):
+        backfill(lake, last, first)
 
 
 def test_drift_shows_in_status_on_the_last_whole_day_behind_the_training(life: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.lake import machine_clock
 from fraudlake.lake.rows import persisted
-from fraudlake.text.sql_text import one_of
+from fraudlake.text.sql_text import one_of, value
 from fraudlake.times import literals
 
 if TYPE_CHECKING:
@@ -63,21 +63,27 @@ def counts(lake: Lake, days: list[date]) -> dict[date, int]:
     return dict.fromkeys(days, 0) | _counts(lake, f"WHERE {one_of('date', days)}")
 
 
+def days_between(lake: Lake, first: date, last: date) -> dict[date, int]:
+    """Return the days of silver from one to another, both included, with the number of their transactions."""
+    return _counts(lake, f"WHERE date BETWEEN {value(first)} AND {value(last)}")
+
+
 def _counts(lake: Lake, where: str = "") -> dict[date, int]:
     table = tables.SILVER_TRANSACTIONS
     counted = lake.store.query(f"SELECT date, count(*) AS number FROM {table.name} {where} GROUP BY date", table)
     return dict(zip(counted["date"].to_pylist(), counted["number"].to_pylist(), strict=True))
 
 
-def divided(days: Mapping[date, int]) -> list[list[date]]:
-    """Divide days into parts of at most :data:`_AT_ONCE` transactions, or of a single day with more.
+def divided(days: Mapping[date, int], most: int | None = None) -> list[list[date]]:
+    """Divide days into parts of at most :data:`_AT_ONCE` or ``most`` transactions, or of a single day with more.
 
-    The groups of a part are merged into their table at once, so all of them are in memory.
+    The rows of a part are merged into their table at once, so all of them are in memory.
     """
+    most = _AT_ONCE if most is None else most
     parts: list[list[date]] = []
     rows = 0
     for day, number in sorted(days.items()):
-        if not parts or rows + number > _AT_ONCE:
+        if not parts or rows + number > most:
             parts.append([])
             rows = 0
         parts[-1].append(day)
