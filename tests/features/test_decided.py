@@ -13,7 +13,7 @@ import pytest
 
 from fraudlake.features import entity_features, feature_buckets
 from fraudlake.features.decided import FIELDS
-from fraudlake.features.feature_buckets import DECIDED, FeatureBuckets
+from fraudlake.features.feature_buckets import DECIDED, FeatureBuckets, merge_decided
 from fraudlake.features.feature_plan import Plan
 from fraudlake.settings import Settings
 from fraudlake.settings.features import DeclaredFeature
@@ -186,6 +186,8 @@ def test_verdicts_on_a_first_load_count_however_long_it_is(step_rows: int, monke
     frauds = {row["transaction_id"]: row["frauds"] for part, _ in parts for row in part.to_pylist()}
     assert frauds == {str(hour): min(hour, 23) for hour in hours}
     assert len(parts[-1][1][DECIDED]) < len(hours)
+    (without, after), *_ = bucketed.steps(0, {DECIDED: merge_decided(None, {})}, rows.slice(0, 9))
+    assert (without["frauds"].to_pylist(), len(after[DECIDED])) == ([0.0] * 9, 0)
 
 
 def test_moving_all_verdicts_by_a_day_changes_exactly_what_they_tell_on_that_day() -> None:

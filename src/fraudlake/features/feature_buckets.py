@@ -128,7 +128,7 @@ class FeatureBuckets:
         computed = rows
         plan = self.plans.get(entity.name)
         verdicts = state.get(DECIDED)
-        if verdicts is not None and plan is not None and plan.sees_labels:
+        if verdicts and plan is not None and plan.sees_labels:
             if any(feature.aggregate == "seconds_since_fraud" for feature in plan.features):
                 verdicts = decided.with_disputed(verdicts, rows)
             # The rows see all of them: a first load may be much longer than the windows.
