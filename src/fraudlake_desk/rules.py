@@ -271,17 +271,16 @@ def latest_days(store: Store, most: int) -> Window:
     Raises:
         FraudlakeError: there are no transactions.
     """
-    silver = tables.SILVER_TRANSACTIONS
-    counted = f"SELECT date, count(*) AS total FROM {silver.name} GROUP BY date ORDER BY date DESC"
+    counts = store.count_by_day(tables.SILVER_TRANSACTIONS)
+    latest = sorted(counts, reverse=True)
+    today = datetime.now(UTC).date()
     days: list[date] = []
     total = 0
-    rows = store.query(counted, silver).to_pylist()
-    today = datetime.now(UTC).date()
-    for row in [row for row in rows if row["date"] <= today] or rows:
-        total += row["total"]
+    for day in [day for day in latest if day <= today] or latest:
+        total += counts[day]
         if days and total > most:
             break
-        days.append(row["date"])
+        days.append(day)
     if not days:
         raise FraudlakeError("there are no transactions yet: run 'fraudlake run'")
     return Window(days[-1], days[0])

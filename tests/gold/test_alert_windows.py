@@ -73,7 +73,7 @@ def test_windows_updated_batch_by_batch_are_those_of_all_rows(
     lake: Any, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
     monkeypatch.setattr(groups, "_MANY", many)
-    monkeypatch.setattr(refresh, "_AT_ONCE", 100)  # so that each day is computed on its own
+    monkeypatch.setattr(groups, "_AT_ONCE", 100)  # so that each day is computed on its own
     opened = lake()
     rows = in_event_time(history(7))
     late = random.Random(1).sample(rows, 40)

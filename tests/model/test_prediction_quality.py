@@ -102,13 +102,6 @@ def test_drift_of_a_day_is_the_index_of_its_counts() -> None:
     ]
 
 
-def test_days_are_read_together_up_to_a_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prediction_figures, "_AT_ONCE", 10)
-    totals = {date(2026, 3, day): rows for day, rows in ((1, 4), (2, 6), (3, 1), (4, 30), (5, 2))}
-    lots = [[day.day for day in lot] for lot in prediction_figures._lots(totals)]
-    assert lots == [[1, 2], [3], [4], [5]]
-
-
 def test_a_feature_may_be_a_keyword_of_sql(tmp_path: Path) -> None:
     feature = {"name": "order", "aggregate": "count", "window": "1 day"}
     lake = open_lake(Settings(lake=tmp_path, features=[feature]))

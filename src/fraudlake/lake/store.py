@@ -17,7 +17,7 @@ from fraudlake.lake.definition import Recorded
 from fraudlake.settings.features import typed
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from datetime import date, timedelta
 
     from fraudlake.lake.commit import Commit, Detail
     from fraudlake.lake.data_file import DataFile
@@ -93,6 +93,11 @@ class Store(ABC):
     def has_rows(self, table: Table, condition: str = "true") -> bool:
         """Return whether a table has rows, or rows that fulfil a condition in SQL."""
         return len(self.query(f"SELECT 1 AS present FROM {table.name} WHERE {condition} LIMIT 1", table)) > 0
+
+    def count_by_day(self, table: Table, condition: str = "true") -> dict[date, int]:
+        """Count the rows of a table that fulfil a condition in SQL, or all, by their ``date``."""
+        counted = f"SELECT date, count(*) AS total FROM {table.name} WHERE {condition} GROUP BY date"
+        return {row["date"]: row["total"] for row in self.query(counted, table).to_pylist()}
 
     @abstractmethod
     def ask(self, statement: str, names: Collection[str]) -> pa.Table:

@@ -12,9 +12,10 @@ from fraudlake.errors import UsageError
 from fraudlake.features import lake_features
 from fraudlake.model import prediction_quality, predictions
 from fraudlake.model.registry import Registry
-from fraudlake.streams import refresh
+from fraudlake.review.window import Window
 from fraudlake.streams.prediction_figures import measure
 from fraudlake.times import literals
+from fraudlake.times.days import divided
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,8 +45,8 @@ def backfill(lake: Lake, first: date, last: date, number: str | None = None) -> 
     registry = Registry.of(lake)
     model = registry.load(number or registry.required_champion().number)
     with lake.exclusive("backfill"):
-        days = refresh.days_between(lake, first, last)
-        for part in refresh.divided(days, _AT_ONCE):
+        days = lake.store.count_by_day(tables.SILVER_TRANSACTIONS, Window(first, last).sql)
+        for part in divided(days, _AT_ONCE):
             scored = _scored(lake, model, part)
             lake.writer(tables.GOLD_FRAUD_PREDICTIONS).upsert(
                 scored, ("transaction_id", *prediction_quality.DAYS), part

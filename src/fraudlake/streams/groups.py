@@ -22,10 +22,11 @@ from fraudlake.rules.kinds.small_then_large import SmallThenLargeRule
 from fraudlake.streams import cases, refresh
 from fraudlake.streams.stream import Stream
 from fraudlake.times import durations
+from fraudlake.times.days import divided
 from fraudlake.values import summed_amount
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import date
 
     from pyspark.sql import DataFrame
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from fraudlake.gold.aggregate import GroupAggregate
     from fraudlake.lake import Lake
 
+_AT_ONCE = 4_000_000
+"""Number of transactions whose groups are computed and merged at once: a merge has them all in memory."""
 _MANY = 20_000
 """Number of rows in a micro-batch from which it pays to count the rows of their days."""
 
@@ -53,7 +56,7 @@ def _stream(lake: Lake, aggregates: Sequence[GroupAggregate]) -> Stream:
     def write(lake: Lake, batch: DataFrame, batch_id: int) -> None:
         if batch_id == 0:
             # It touches all groups, so its rows are read only to compute these.
-            updates = _updates(lake, aggregates, refresh.divided(refresh.whole_days(lake)))
+            updates = _updates(lake, aggregates, refresh.whole_days(lake))
             threads.call_all([*([partial(cases.update_all, lake)] if has_cases else []), *updates])
             return
         touched = refresh.select_whole_days(lake, batch, f"{first.step}.date")
@@ -66,7 +69,7 @@ def _stream(lake: Lake, aggregates: Sequence[GroupAggregate]) -> Stream:
             whole = refresh.counts(lake, [*by_day]) if is_many else by_day
             # If most rows of the days are new, computing every group is faster than finding the touched ones.
             is_most = is_many and 2 * rows > sum(whole.values())
-            updates = _updates(lake, aggregates, refresh.divided(whole), None if is_most else touched)
+            updates = _updates(lake, aggregates, whole, None if is_most else touched)
             threads.call_all([partial(cases.update, lake, entities), *updates])
 
     return Stream(
@@ -96,22 +99,22 @@ def _summary(
 
 
 def _updates(
-    lake: Lake, aggregates: Collection[GroupAggregate], parts: list[list[date]], touched: DataFrame | None = None
+    lake: Lake, aggregates: Collection[GroupAggregate], days: Mapping[date, int], touched: DataFrame | None = None
 ) -> list[Callable[[], None]]:
     """Return a call per table that computes and merges the groups of some days, or only those in ``touched``.
 
-    ``parts`` are the days whose groups are merged at once.
+    ``days`` has the number of transactions of each day.
     """
-    if not parts:
+    if not days:
         return []
     rules = _rules(lake)
 
     def update(aggregate: GroupAggregate) -> None:
-        for days in parts:
-            groups = _computed(lake, aggregate, lake.read(tables.SILVER_TRANSACTIONS), days, rules)
+        for part in divided(days, _AT_ONCE):
+            groups = _computed(lake, aggregate, lake.read(tables.SILVER_TRANSACTIONS), part, rules)
             if touched is not None:
                 groups = refresh.select_groups(groups, touched.select(f"{aggregate.step}.*").distinct(), aggregate.keys)
-            lake.writer(aggregate.table).upsert(groups, aggregate.keys, days)
+            lake.writer(aggregate.table).upsert(groups, aggregate.keys, part)
 
     return [partial(update, aggregate) for aggregate in aggregates]
 
@@ -127,7 +130,7 @@ def _take_on(lake: Lake, aggregates: Sequence[GroupAggregate]) -> None:
     if not new and {*of_bounds} <= {*checkpoint.notes.also_writes}:
         return
     if not checkpoint.is_new:
-        threads.call_all(_updates(lake, new, refresh.divided(refresh.whole_days(lake)) if new else []))
+        threads.call_all(_updates(lake, new, refresh.whole_days(lake) if new else {}))
         if of_bounds:
             cases.update_all(lake)
     checkpoint.notes.note_also_writes([*(aggregate.table.name for aggregate in others), *of_bounds])
@@ -150,7 +153,7 @@ def recompute(
         alerts: the alerts to aggregate; by default all.
     """
     rules = _rules(lake)
-    for part in refresh.divided(refresh.counts(lake, days)):
+    for part in divided(refresh.counts(lake, days), _AT_ONCE):
         computed = _computed(lake, aggregate, transactions, part, rules, alerts)
         refresh.replace_days(lake, computed, aggregate, part)
 

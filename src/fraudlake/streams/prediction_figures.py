@@ -18,9 +18,10 @@ from fraudlake.streams import refresh
 from fraudlake.streams.stream import Stream
 from fraudlake.text import sql_text
 from fraudlake.text.sql_text import one_of
+from fraudlake.times.days import divided
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable
     from datetime import date
 
     from pyspark.sql import DataFrame
@@ -116,15 +117,11 @@ def measure(lake: Lake, groups: Collection[Group], profiles: dict[str, Profile])
     dates = {day for day, _ in groups}
     if not dates:
         return
-    counted = lake.store.query(
-        f"SELECT date, count(*) AS total FROM {tables.GOLD_FRAUD_PREDICTIONS.name} {_on(dates)} GROUP BY date",
-        tables.GOLD_FRAUD_PREDICTIONS,
-    )
-    totals = {row["date"]: row["total"] for row in counted.to_pylist()}
+    totals = lake.store.count_by_day(tables.GOLD_FRAUD_PREDICTIONS, one_of("date", sorted(dates)))
     until = genuine_until(lake) if lake.settings.are_chargebacks else None
     figures = [
         (_compute_here if sum(totals[day] for day in lot) <= _FEW else _compute_in_spark)(lake, lot, profiles, until)
-        for lot in _lots(totals)
+        for lot in divided(totals, _AT_ONCE)
     ]
 
     def update(table: tables.Table, keys: tuple[str, ...], computed: list[pa.Table]) -> None:
@@ -141,18 +138,6 @@ def measure(lake: Lake, groups: Collection[Group], profiles: dict[str, Profile])
             partial(update, tables.GOLD_FEATURE_DRIFT, (*_DAYS, "feature"), drifts),
         ]
     )
-
-
-def _lots(totals: dict[date, int]) -> Iterator[list[date]]:
-    """Combine days up to :data:`_AT_ONCE` rows; a day with more is alone."""
-    lot: list[date] = []
-    for day in sorted(totals):
-        if lot and sum(totals[one] for one in [*lot, day]) > _AT_ONCE:
-            yield lot
-            lot = []
-        lot.append(day)
-    if lot:
-        yield lot
 
 
 def _compute_here(

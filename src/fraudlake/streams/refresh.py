@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 from fraudlake import tables
 from fraudlake.lake import machine_clock
 from fraudlake.lake.rows import persisted
-from fraudlake.text.sql_text import one_of, value
+from fraudlake.text.sql_text import one_of
 from fraudlake.times import literals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import date
 
     from pyspark.sql import Column, DataFrame
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from fraudlake.gold.aggregate import Aggregate
     from fraudlake.lake import Lake
     from fraudlake.tables import Table
-
-_AT_ONCE = 4_000_000
-"""Number of transactions whose groups are computed at once."""
 
 
 def touched(lake: Lake, aggregates: Sequence[Aggregate]) -> DataFrame:
@@ -51,7 +48,8 @@ def select_whole_days(lake: Lake, batch: DataFrame, day: str) -> DataFrame:
 def whole_days(lake: Lake) -> dict[date, int]:
     """Return the days of silver that can be computed again, with the number of their transactions."""
     first_day = _first_day(lake)
-    return {day: number for day, number in _counts(lake).items() if first_day is None or day >= first_day}
+    counted = lake.store.count_by_day(tables.SILVER_TRANSACTIONS)
+    return {day: number for day, number in counted.items() if first_day is None or day >= first_day}
 
 
 def _first_day(lake: Lake) -> date | None:
@@ -60,35 +58,7 @@ def _first_day(lake: Lake) -> date | None:
 
 def counts(lake: Lake, days: list[date]) -> dict[date, int]:
     """Return the number of the transactions of each of some days."""
-    return dict.fromkeys(days, 0) | _counts(lake, f"WHERE {one_of('date', days)}")
-
-
-def days_between(lake: Lake, first: date, last: date) -> dict[date, int]:
-    """Return the days of silver from one to another, both included, with the number of their transactions."""
-    return _counts(lake, f"WHERE date BETWEEN {value(first)} AND {value(last)}")
-
-
-def _counts(lake: Lake, where: str = "") -> dict[date, int]:
-    table = tables.SILVER_TRANSACTIONS
-    counted = lake.store.query(f"SELECT date, count(*) AS number FROM {table.name} {where} GROUP BY date", table)
-    return dict(zip(counted["date"].to_pylist(), counted["number"].to_pylist(), strict=True))
-
-
-def divided(days: Mapping[date, int], most: int | None = None) -> list[list[date]]:
-    """Divide days into parts of at most :data:`_AT_ONCE` or ``most`` transactions, or of a single day with more.
-
-    The rows of a part are merged into their table at once, so all of them are in memory.
-    """
-    most = _AT_ONCE if most is None else most
-    parts: list[list[date]] = []
-    rows = 0
-    for day, number in sorted(days.items()):
-        if not parts or rows + number > most:
-            parts.append([])
-            rows = 0
-        parts[-1].append(day)
-        rows += number
-    return parts
+    return dict.fromkeys(days, 0) | lake.store.count_by_day(tables.SILVER_TRANSACTIONS, one_of("date", days))
 
 
 def select_groups(computed: DataFrame, groups: DataFrame, keys: Sequence[str]) -> DataFrame:
