@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from fraudlake.features import entity_features, feature_buckets
@@ -17,6 +18,7 @@ from fraudlake.features.feature_buckets import DECIDED, FeatureBuckets, merge_de
 from fraudlake.features.feature_plan import Plan
 from fraudlake.settings import Settings
 from fraudlake.settings.features import DeclaredFeature
+from tests.features.packed_rows import packed_rows
 from tests.features.test_entity_features import COLUMNS, DAY, HOLDS, Row, cuts, drawn, micros, rounded, table
 
 FEATURES = [
@@ -166,19 +168,9 @@ def test_verdicts_on_a_first_load_count_however_long_it_is(step_rows: int, monke
     hours = np.arange(60 * 24)
     features = [{"name": "frauds", "aggregate": "fraud_count", "window": "1 day"}]
     bucketed = FeatureBuckets.from_settings(Settings.model_validate({"features": features, "buckets": 1}))
-    whole = {
-        "account": pa.array(np.ones(len(hours), np.int64)),
-        "time": hours * 3_600_000_000,
-        "amount": np.ones(len(hours)),
-        "source": pa.array(["part-0"] * len(hours)),
-        "position": hours,
-        "account_id": ["a"] * len(hours),
-        "transaction_id": [str(hour) for hour in hours],
-        "label": pa.array([False] * len(hours)),
-    }
-    rows = pa.table({name: whole[name] for name in bucketed.rows.names}).cast(bucketed.rows)
+    rows = packed_rows(bucketed, hours * 3_600_000_000)
     is_fraud = pa.array([True] * len(hours))
-    decided_rows = rows.append_column(FIELDS[0], is_fraud).append_column(FIELDS[1], pa.array(whole["time"] + 1))
+    decided_rows = rows.append_column(FIELDS[0], is_fraud).append_column(FIELDS[1], pc.add(rows["time"], 1))
 
     shuffled = rows.take(np.random.default_rng(1).permutation(len(rows)))
     parts = [*bucketed.steps(0, {DECIDED: decided_rows}, shuffled)]

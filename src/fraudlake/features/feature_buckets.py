@@ -63,9 +63,13 @@ class FeatureBuckets:
     look_back: int
     """The longest look-back of features of fraud from a transaction, microseconds."""
     expressions: FeatureExpressions
+    is_compressed: bool
+    """Whether the payloads of whole rows are compressed, since a process collects all of them."""
 
     @classmethod
-    def from_settings(cls, settings: Settings, extra: Sequence[pa.Field] = ()) -> FeatureBuckets:
+    def from_settings(
+        cls, settings: Settings, extra: Sequence[pa.Field] = (), is_compressed: bool = False
+    ) -> FeatureBuckets:
         """Return the features of a lake; ``extra`` are further columns of silver to carry along with them."""
         plans = feature_plan.plans(settings)
         fields = [*ROWS, *extra]
@@ -80,7 +84,8 @@ class FeatureBuckets:
         computed = tables.schema(account_features.computed_columns(settings))
         of_labels = [feature for feature in settings.features if feature.is_of_labels]
         look_back = durations.microseconds(entity_features.look_back(of_labels))
-        return cls(by_number, plans, settings.buckets, pa.schema(fields), computed, look_back, expressions)
+        schema = pa.schema(fields)
+        return cls(by_number, plans, settings.buckets, schema, computed, look_back, expressions, is_compressed)
 
     @property
     def rows(self) -> pa.Schema:
@@ -162,15 +167,11 @@ class FeatureBuckets:
         return verdicts if pc.all(is_needed).as_py() else verdicts.filter(is_needed)
 
     def packed(
-        self,
-        part: pa.Table,
-        bucket: int,
-        select: Callable[[pa.Table], pa.Table] = lambda computed: computed,
-        is_compressed: bool = False,
+        self, part: pa.Table, bucket: int, select: Callable[[pa.Table], pa.Table] = lambda computed: computed
     ) -> pa.Table:
         """Return a bucket's part as payloads: rows that ``select`` chose, or slices if several entities have parts."""
         if len(self.entities) == 1:
-            return _payloads(select(self._ordered(part)), is_compressed)
+            return self._payloads(select(self._ordered(part)))
         cut = part[buckets.NUMBER].to_numpy() // _SLICE_ROWS
         begins = np.flatnonzero(np.diff(cut, prepend=-1))
         slices = [
@@ -181,10 +182,7 @@ class FeatureBuckets:
         return pa.table({"slice": cut[begins], "entity": entity, "payload": pa.array(slices, pa.binary())})
 
     def joined(
-        self,
-        packed: DataFrame,
-        select: Callable[[pa.Table], pa.Table] = lambda computed: computed,
-        is_compressed: bool = False,
+        self, packed: DataFrame, select: Callable[[pa.Table], pa.Table] = lambda computed: computed
     ) -> DataFrame:
         """Join the payloads of parts to payloads of whole rows."""
         if len(self.entities) == 1:
@@ -209,7 +207,7 @@ class FeatureBuckets:
                 places_of_rows = pa.array(places[at], mask=places[at] < 0)
                 for column in schema.names:
                     rows = rows.append_column(column, part[column].take(places_of_rows))
-            return _payloads(select(self._ordered(rows)), is_compressed)
+            return self._payloads(select(self._ordered(rows)))
 
         return packed.groupBy("slice").applyInArrow(join, _PAYLOAD)
 
@@ -252,14 +250,23 @@ class FeatureBuckets:
         further = [name for name in rows.column_names if name not in self.computed.names]
         return rows.select([*self.computed.names, *further])
 
+    def _payloads(self, computed: pa.Table) -> pa.Table:
+        """Pack computed rows, since Spark would convert arrays to its rows, and back to arrays for the scorer."""
+        parts = [computed.slice(begin, _PAYLOAD_ROWS) for begin in range(0, len(computed), _PAYLOAD_ROWS)]
+        payloads = [to_bytes(part.combine_chunks(), self.is_compressed) for part in parts]
+        return pa.table({"payload": pa.array(payloads, pa.binary())})
+
 
 def _in_time_order(rows: pa.Table) -> Iterator[pa.Table]:
     """Yield rows in parts of a period each, within which they keep their order."""
+    if len(rows) <= _STEP_ROWS:
+        yield rows
+        return
     time = rows["time"].to_numpy()
-    begins = np.unique(np.sort(time)[_STEP_ROWS::_STEP_ROWS])
+    begins = np.sort(time)[_STEP_ROWS::_STEP_ROWS]
     part_of = np.searchsorted(begins, time, "right")
-    for part in range(len(begins) + 1):
-        yield rows.filter(pa.array(part_of == part)) if len(begins) else rows
+    for part in np.unique(part_of):
+        yield rows.filter(pa.array(part_of == part))
 
 
 def merge_decided(old: pa.Table | None, supplements: buckets.Supplements) -> pa.Table:
@@ -297,10 +304,3 @@ def hashes_in(tiles: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 def _read(payload: bytes | pa.Buffer) -> pa.Table:
     return pa.ipc.open_stream(payload).read_all()
-
-
-def _payloads(computed: pa.Table, is_compressed: bool) -> pa.Table:
-    """Pack computed rows, since Spark would convert arrays to its rows, and back to arrays for the scorer."""
-    parts = [computed.slice(begin, _PAYLOAD_ROWS) for begin in range(0, len(computed), _PAYLOAD_ROWS)]
-    payloads = [to_bytes(part.combine_chunks(), is_compressed) for part in parts]
-    return pa.table({"payload": pa.array(payloads, pa.binary())})

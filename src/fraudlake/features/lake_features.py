@@ -57,20 +57,19 @@ def compute_history(
     Returns:
         ``payload``: the packed rows that ``select`` returned, by default :func:`account_features.computed_columns`.
     """
-    bucketed = FeatureBuckets.from_settings(settings, extra)
+    bucketed = FeatureBuckets.from_settings(settings, extra, is_compressed)
 
     def parts(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
         rows, supplements = buckets.divided([frame], bucketed.rows)
         steps = bucketed.steps(key[0], {DECIDED: merge_decided(None, supplements)}, rows)
-        payloads = [bucketed.packed(computed, key[0], select, is_compressed) for computed, _ in steps]
+        payloads = [bucketed.packed(computed, key[0], select) for computed, _ in steps]
         output: pd.DataFrame = pa.concat_tables(payloads).to_pandas()
         return output
 
     packed = bucketed.pack(silver)
     if decided_rows is not None:
         packed = packed.unionByName(decided_rows, allowMissingColumns=True)
-    by_bucket = packed.groupBy("bucket").applyInPandas(parts, bucketed.output)
-    return bucketed.joined(by_bucket, select, is_compressed)
+    return bucketed.joined(packed.groupBy("bucket").applyInPandas(parts, bucketed.output), select)
 
 
 def compute_table(
@@ -194,15 +193,14 @@ def tiles_of(silver: DataFrame, settings: Settings) -> DataFrame:
     if newest is not None:
         silver = _within_reach(silver, newest, settings.features)
 
-    def tiles(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
-        state: buckets.State = {}
-        for _, after in bucketed.steps(key[0], state, buckets.unpack(frame["payload"], bucketed.rows)):
-            state = after
-        supplement = to_bytes(state[TILES])
+    def supplements(key: tuple[int], frame: pd.DataFrame) -> pd.DataFrame:
+        for _, state in bucketed.steps(key[0], {}, buckets.unpack(frame["payload"], bucketed.rows)):
+            tiles = state[TILES]
+        supplement = to_bytes(tiles)
         output: pd.DataFrame = pa.table({"bucket": [key[0]], "name": [TILES], "supplement": [supplement]}).to_pandas()
         return output
 
-    return bucketed.pack(silver).groupBy("bucket").applyInPandas(tiles, buckets.SUPPLEMENTS)
+    return bucketed.pack(silver).groupBy("bucket").applyInPandas(supplements, buckets.SUPPLEMENTS)
 
 
 def _within_reach(silver: DataFrame, newest: int, features: Collection[DeclaredFeature]) -> DataFrame:

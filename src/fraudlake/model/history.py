@@ -309,7 +309,9 @@ def sample_of(silver: DataFrame, decisions: DataFrame, share: float, settings: S
     schema = _schema(settings)
     supplements = lake_features.verdicts_of(silver, decisions, settings)
     # Java has several copies of what it collects: as arrays, 5,000,000 rows of 33 features would fill its memory.
-    payloads = lake_features.compute_history(weighed, settings, _FURTHER, _choice(schema), supplements, True)
+    payloads = lake_features.compute_history(
+        weighed, settings, _FURTHER, _choice(schema), supplements, is_compressed=True
+    )
     return History(buckets.unpack(payloads.toArrow()["payload"].to_pylist(), schema), account_features.names(settings))
 
 
