@@ -25,6 +25,15 @@ from tests.transactions import MARCH_7, SECOND, detected, land
 pytestmark = pytest.mark.stream
 
 
+def refined(lake: Any, landing: Path) -> Any:
+    """A lake that has read the ten rows of Flink's file up to silver."""
+    land_flink(landing, "tutorial/int96")
+    opened = lake()
+    for step in (ingest.streams, refine.streams):
+        stream.run(opened, step(opened), "available-now")
+    return opened
+
+
 def behind(lake: Any) -> list[str]:
     return [gap for gap in status(lake).gaps if "behind" in gap]
 
@@ -136,10 +145,7 @@ def test_accounts_whose_removal_was_cut_are_counted(lake: Any) -> None:
 
 @pytest.mark.long
 def test_rows_that_were_deleted_by_hand_are_named_with_what_brings_them_back(lake: Any, landing: Path) -> None:
-    land_flink(landing, "tutorial/int96")
-    opened = lake()
-    for step in (ingest.streams, refine.streams):
-        stream.run(opened, step(opened), "available-now")
+    opened = refined(lake, landing)
     assert status(opened).gaps == []
     version = opened.store.version(tables.SILVER_TRANSACTIONS)
     opened.spark.sql("DELETE FROM silver_transactions WHERE account_id = '2'")
@@ -162,10 +168,7 @@ def test_rows_that_were_deleted_by_hand_are_named_with_what_brings_them_back(lak
 
 @pytest.mark.long
 def test_a_restore_that_took_rows_away_is_named_with_what_brings_them_back(lake: Any, landing: Path) -> None:
-    land_flink(landing, "tutorial/int96")
-    opened = lake()
-    for step in (ingest.streams, refine.streams):
-        stream.run(opened, step(opened), "available-now")
+    opened = refined(lake, landing)
     version = opened.store.version(tables.SILVER_TRANSACTIONS)
     run(opened.root, "restore", "silver_transactions", "--version", "0", "--allow-streams")
     (gap,) = status(opened).gaps

@@ -32,7 +32,7 @@ COMMON_CONFIGURATION = {
 JAVA_OPTIONS = (
     # A micro-batch's rows are few, large arrays: the parallel collector takes a seventh of G1's time for them.
     "-XX:+UseParallelGC",
-    # A thread of Spark's that has no memory left ends, and whoever waits for its result waits for ever.
+    # Otherwise only the thread that has no memory left ends, and the command waits for its result for ever.
     "-XX:+ExitOnOutOfMemoryError",
     # Without it, Java 17 and later log a line when Arrow accesses the internals of java.nio.
     "--add-opens=java.base/java.nio=ALL-UNNAMED",

@@ -109,9 +109,9 @@ def _claimed(root: Path, name: str) -> Iterator[None]:
     """Lock an analyst's name in a lake on this machine, and warn if another desk has locked it."""
     from filelock import FileLock, Timeout
 
-    from fraudlake_desk.web.names import digest
+    from fraudlake_desk.web.names import sha256
 
-    lock = FileLock(root / f".desk-{digest(name)[:16]}.lock", timeout=0)
+    lock = FileLock(root / f".desk-{sha256(name)[:16]}.lock", timeout=0)
     try:
         lock.acquire()
     except Timeout:

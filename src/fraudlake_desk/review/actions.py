@@ -99,7 +99,7 @@ def decide(
     if before.decision is None and is_correction:
         raise FraudlakeError(f"nobody has decided on {item.item_id} yet, so there is nothing to correct")
     event = _event(item, before, "corrected" if is_correction else "verdict", analyst, event_id)
-    event = replace(event, verdict=verdict, reason=_given(reason), note=_given(note))
+    event = replace(event, verdict=verdict, reason=_nonblank(reason), note=_nonblank(note))
     event = replace(event, transaction_ids=_to_label(item, before))
     if verdict == "fraud":
         event = _mark(item, event, fraud or {})
@@ -129,7 +129,7 @@ def withdraw(item: Item, before: State, analyst: str, event_id: str, reason: str
     if before.decision is None:
         raise FraudlakeError(f"there is no verdict on {item.item_id} to withdraw")
     event = _event(item, before, "withdrawn", analyst, event_id)
-    return replace(event, reason=_given(reason), transaction_ids=_to_label(item, before))
+    return replace(event, reason=_nonblank(reason), transaction_ids=_to_label(item, before))
 
 
 def _to_label(item: Item, before: State) -> tuple[str, ...]:
@@ -169,7 +169,7 @@ def set_aside(
         UsageError: a required argument is missing, or ``until`` is in the past or more than a year away.
     """
     event = _event(item, before, kind, analyst, event_id)
-    event = replace(event, reason=_given(reason), note=_given(note))
+    event = replace(event, reason=_nonblank(reason), note=_nonblank(note))
     if kind == "noted":
         if not (event.reason or event.note):
             raise UsageError(f"there is no note on {item.item_id} to save: write one")
@@ -215,7 +215,7 @@ def relate(
         FraudlakeError: another analyst holds one of the cases.
         UsageError: no reason is given.
     """
-    if not _given(reason):
+    if not _nonblank(reason):
         raise UsageError(f"give a reason why the case is {kind}: nothing was written")
     if kind != "separated":
         _require_free(item, before, analyst)
@@ -237,10 +237,10 @@ def attach(
 ) -> Event:
     """Return the event by which an analyst attaches a file; like a note, it is always allowed."""
     event = _event(item, before, "attached", analyst, event_id)
-    return replace(event, file_name=file_name, file_size=file_size, file_hash=file_hash, note=_given(note))
+    return replace(event, file_name=file_name, file_size=file_size, file_hash=file_hash, note=_nonblank(note))
 
 
-def _given(text: str | None) -> str | None:
+def _nonblank(text: str | None) -> str | None:
     """Return a text; None if it has only blanks."""
     return text if text and text.strip() else None
 

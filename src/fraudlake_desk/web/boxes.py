@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from fraudlake_desk.web.errors import PageError
-from fraudlake_desk.web.names import digest
+from fraudlake_desk.web.names import sha256
 
 MOST = 500
 """Payments that have a box each: a case may have more than a form has fields, and a page of 13,000 would be 3 MB."""
@@ -49,7 +49,7 @@ def ids(value: str, payments: Sequence[str]) -> list[str]:
     spans, _, hash_ = value.partition(" ")
     if hash_ != _hash(payments):
         raise PageError("its payments have changed since this page was made: load it again")
-    found: list[str] = []
+    chosen: list[str] = []
     end = 0
     try:
         for span in spans.split(","):
@@ -57,14 +57,14 @@ def ids(value: str, payments: Sequence[str]) -> list[str]:
             if not end <= first <= last:
                 raise ValueError(span)
             end = last + 1
-            found += payments[first:end]
+            chosen += payments[first:end]
     except ValueError:
         raise PageError("this is not a form of the desk") from None
-    return found
+    return chosen
 
 
 def _hash(ids: Iterable[str]) -> str:
-    return digest("\n".join(ids))
+    return sha256("\n".join(ids))
 
 
 def _spans(places: list[int]) -> str:

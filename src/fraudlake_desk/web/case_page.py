@@ -30,7 +30,7 @@ from fraudlake_desk.review import actions, attachments, marks, verdicts
 from fraudlake_desk.web import boxes, finding, forms, link_drawing, matter_forms
 from fraudlake_desk.web.cut import brief
 from fraudlake_desk.web.errors import MissingError, PageError
-from fraudlake_desk.web.names import account, digest, segment
+from fraudlake_desk.web.names import account, segment, sha256
 from fraudlake_desk.web.queue_filter import STATES, QueueFilter
 from fraudlake_desk.web.queue_page import day_of
 from fraudlake_desk.web.site import done, moment, share
@@ -391,8 +391,8 @@ def _payments(store: Store, item: Item, past: History, state: State) -> list[dic
     rows = {row["transaction_id"]: row for row in past.transactions if row["transaction_id"] in wanted}
     if missing := sorted(wanted - rows.keys()):
         rows |= marks.rows(store, item, missing)
-    marked = {*fraud_ids}
-    return [{**row, "is_marked": row["transaction_id"] in marked} for row in _in_order(rows.values())]
+    frauds = {*fraud_ids}
+    return [{**row, "is_marked": row["transaction_id"] in frauds} for row in _in_order(rows.values())]
 
 
 def _in_order(payments: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -429,7 +429,7 @@ def _account(store: Store, request: Request) -> Item:
     name = request.path_params["name"]
     wanted = request.path_params.get("digest")
     if wanted is not None:
-        longer = (one for one in history.accounts_beginning(store, name) if digest(one) == wanted)
+        longer = (one for one in history.accounts_beginning(store, name) if sha256(one) == wanted)
         whole = next(longer, None)
         if whole is None:
             raise MissingError(f"there is no account {shown(name)}… any more: it was forgotten")

@@ -44,11 +44,11 @@ def segment(text: str) -> str:
 
 
 def account(name: str) -> str:
-    """Return the address of an account's page; for a long name, its beginning and its :func:`digest`."""
+    """Return the address of an account's page; for a long name, its beginning and its :func:`sha256`."""
     beginning = f"/accounts/{segment(name[:LONGEST])}"
-    return beginning if len(name) <= LONGEST else f"{beginning}/{digest(name)}"
+    return beginning if len(name) <= LONGEST else f"{beginning}/{sha256(name)}"
 
 
-def digest(name: str) -> str:
+def sha256(name: str) -> str:
     """Return the SHA-256 of a name."""
     return hashlib.sha256(name.encode()).hexdigest()
